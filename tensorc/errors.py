@@ -1,0 +1,46 @@
+"""The errors that users meet; one sentence each: what was asked, what is wrong, what would be right."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "ExpressionError",
+    "InternalError",
+    "ScheduleError",
+    "TargetError",
+    "TensorcError",
+    "TuningError",
+    "UnsupportedError",
+]
+
+
+class TensorcError(Exception):
+    """Base of every error that tensorc raises on purpose."""
+
+
+class ExpressionError(TensorcError):
+    """The definition of a tensor expression is wrong."""
+
+
+class ScheduleError(TensorcError):
+    """A schedule step is not legal at this place; the schedule is left as it was."""
+
+
+class UnsupportedError(TensorcError):
+    """A legal program that this target cannot run."""
+
+
+class TargetError(TensorcError):
+    """The target does not exist, or its hardware is not here."""
+
+
+class ArgumentError(TensorcError):
+    """The arguments of a call do not fit the kernel; nothing was written."""
+
+
+class TuningError(TensorcError):
+    """A tuning session cannot go on."""
+
+
+class InternalError(TensorcError):
+    """A bug of tensorc; the message names a file that holds the function at fault."""
