@@ -1,0 +1,35 @@
+# On a machine that has only Python and make: `make demo` runs the main job, `make test` the tests.
+PYTHON ?= python3
+VENV ?= .venv
+RUN = $(VENV)/bin/python
+EXTRAS = test,report
+
+.PHONY: demo test test-all bench env clean
+
+env: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"
+	touch $@
+
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[report]"
+	touch $@
+
+demo: $(VENV)/.demo
+	$(RUN) examples/demo.py
+
+test: env
+	$(RUN) -m pytest -m "not large"
+
+test-all: env
+	$(RUN) -m pytest
+
+bench: env
+	$(RUN) -m benchmarks gemm
+	$(RUN) -m benchmarks latency
+
+clean:
+	rm -rf $(VENV) build dist out *.egg-info
