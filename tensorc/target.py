@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from tensorc.errors import TargetError
@@ -170,7 +170,7 @@ def available_cores() -> int:
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _host(cores: int) -> Target:
     return Target("cpu")
 
@@ -241,13 +241,13 @@ def _parse_features(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((changes[name], name) for name in sorted(changes))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _known_features() -> frozenset[str]:
     names = {name for model in _MODELS.values() for name in model.features}
     return frozenset(names) | frozenset(item[1:] for item in _host_cpu()[3].split(",") if item)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _host_cpu() -> tuple[str, str, frozenset[str], str]:
     """(processor, triple, features that are on, features as LLVM takes them) of this machine."""
     import llvmlite.binding as llvm
@@ -303,7 +303,7 @@ def _runs_here(target: Target) -> bool:
     return target.triple.split("-")[0] == triple.split("-")[0] and target.enabled <= on
 
 
-@lru_cache(maxsize=None)
+@cache
 def _host_caches(model: _Model) -> tuple[int, int, int]:
     """Data cache sizes of the first core in bytes; where the system does not say, the model's."""
     sizes = {1: model.l1, 2: model.l2, 3: model.l3}
@@ -325,9 +325,9 @@ def _parse_size(text: str) -> int:
     return int(text) if scale is None else int(text[:-1]) * scale
 
 
-@lru_cache(maxsize=None)
+@cache
 def _cgroup_quota(membership: str | None = None, root: str = "/sys/fs/cgroup") -> float | None:
-    """The CPUs that the control group and all its parents grant (version 1 or 2); None: no limit."""
+    """The CPUs that the control group and all its parents grant (v1 or v2); None: no limit."""
     quotas = []
     for folder, version in _cgroup_folders(membership, root):
         try:
