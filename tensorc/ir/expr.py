@@ -521,13 +521,15 @@ _SMALL = {value: Const(value, int64) for value in range(-64, 4097)}
 
 def index(value: int) -> Const:
     """The int64 literal."""
-    return _SMALL.get(value) or Const(int(value), int64)
+    small = _SMALL.get(value)
+    return Const(int(value), int64) if small is None else small
 
 
 def as_index(value) -> Expr:
     """An index expression from an int or an Expr; other integer dtypes are cast to int64."""
     if type(value) is int:
-        return _SMALL.get(value) or const(value, int64)
+        small = _SMALL.get(value)
+        return const(value, int64) if small is None else small
     if isinstance(value, Expr):
         if value.dtype.scalar is int64:
             return value
