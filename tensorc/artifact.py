@@ -27,6 +27,8 @@ class Param:
 class Artifact:
     """A compiled function `int32 f(void **buffers, const int64 *scalars, void *workspace, error *e)`.
 
+    It returns 0; after a failed check another number, and `error` {const char *message; int64 value}
+    is filled in; the message is a constant of the code, ended by a zero byte.
     `buffers` follow `params`; `scalars` holds the named scalars in order and then the greatest number of threads to
     use. `workspace` is aligned to 64 bytes and holds `workspace` + threads * `thread_workspace` bytes. `flops` and
     `bytes` are those of the unscheduled definition. `code` is a relocatable object ("object") for `triple`.
