@@ -1,0 +1,93 @@
+"""Laying out an internal buffer in another way, such as in packed panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tensorc.arith import Domain, IndexMap, can_prove, simplify
+from tensorc.ir.expr import Buffer, Expr, Load, index
+from tensorc.ir.function import Function
+from tensorc.ir.printer import show
+from tensorc.ir.stmt import Block, For, Stmt, Store
+from tensorc.ir.walk import map_exprs, map_substmts, rewrite
+from tensorc.schedule.locate import constant, find_block, refuse, root_domain
+from tensorc.schedule.regions import Span, block_domain, buffers_read, buffers_written, relax
+
+_LARGE = 1 << 31  # stands for a symbolic extent: what is injective on the larger shape is so on the smaller
+
+
+def transform_layout(function: Function, block: str, buffer: str, index_map: Callable | IndexMap) -> Function:
+    """Give an internal buffer that a block reads or writes another layout; every access to it changes alike.
+
+    ``T[i, j]``  ->  ``T[map(i, j)]`` everywhere, and the shape of T becomes the extents of the map's image
+
+    `index_map` takes one index a dimension and returns the new ones: ``lambda k, n: (k // 512, n // 48, k % 512,
+    n % 48)`` packs panels. Where the map leaves gaps, as for an extent that is no multiple of 48, places stay unwritten.
+    Loops and iterators stay as they are.
+
+    Requires: the buffer is internal; the map sends different indices within the shape to different places.
+
+    Raises ScheduleError where one of these does not hold.
+    """
+    what = f"transform_layout(block {block!r}, buffer {buffer!r})"
+    old = _internal(function, block, buffer, what)
+    if not isinstance(index_map, IndexMap):
+        index_map = IndexMap.from_function(index_map, len(old.shape))
+    if len(index_map.inputs) != len(old.shape):
+        refuse(function, f"{what}: the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}", block)
+    if not index_map.is_injective([constant(extent) or _LARGE for extent in old.shape]):
+        shape = ", ".join([show(extent) for extent in old.shape])
+        refuse(function, f"{what}: the map may send several elements of the shape ({shape}) to one place", block)
+
+    domain = root_domain(function)
+    new = old.with_(shape=_image(function, index_map, old.shape, domain, what), strides=None)
+    body = _remap(function.body, old, new, index_map, domain)
+    return function.with_(body=body, allocs=tuple([new if b is old else b for b in function.allocs]))
+
+
+def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, what: str):
+    """The extents of the new indices over a shape."""
+    ranges = {var: Span(index(0), extent - 1) for var, extent in zip(index_map.inputs, shape)}
+    for var, extent in zip(index_map.inputs, shape):
+        domain = domain.bind(var, 0, extent)
+    extents = []
+    for axis, output in enumerate(index_map.outputs):
+        span = relax(simplify(output, domain), ranges, domain)
+        if span is None or not can_prove(span.lo >= 0, domain):
+            refuse(function, f"{what}: index {axis} of the new layout, {show(output)}, may be negative or has no bound")
+        extents.append(simplify(span.hi + 1, domain))
+    return tuple(extents)
+
+
+def _internal(function: Function, block: str, buffer: str, what: str) -> Buffer:
+    node = find_block(function, block).node
+    touched = dict.fromkeys((*buffers_written(node), *buffers_read(node)))
+    old = next((known for known in touched if known.name == buffer), None)
+    if old is None:
+        names = ", ".join([repr(known.name) for known in touched])
+        refuse(function, f"{what}: the block does not touch that buffer; it touches {names}", block)
+    if old in function.params:
+        fix = "cache_write" if old in function.outputs else "cache_read"
+        refuse(function, f"{what}: it is a parameter, whose layout the caller decides; cache it first with {fix}", block)
+    return old
+
+
+def _remap(stmt: Stmt, old: Buffer, new: Buffer, index_map: IndexMap, domain: Domain) -> Stmt:
+    """The statement with accesses to `old` made at the mapped place of `new`; indices are simplified where they stand."""
+
+    def place(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return index_map.apply(indices, domain)
+
+    def on_load(e: Expr) -> Expr | None:
+        return Load(new, place(e.indices)) if type(e) is Load and e.buffer is old else None
+
+    stmt = map_exprs(stmt, lambda e: rewrite(e, on_load))
+    inner = domain
+    match stmt:
+        case Store(buffer, indices, value) if buffer is old:
+            return Store(new, place(indices), value)
+        case For(var, start, extent):
+            inner = domain.bind(var, start, extent)
+        case Block():
+            inner = block_domain(stmt, domain)
+    return map_substmts(stmt, lambda child: _remap(child, old, new, index_map, inner))

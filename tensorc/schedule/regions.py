@@ -1,0 +1,268 @@
+"""What a part of a function touches of a buffer: for each dimension the first and the last place, symbolic in the
+loops outside that part and taken over the whole range of the loops inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorc.arith import Domain, affine, bounds, can_prove, simplify
+from tensorc.ir.expr import (
+    Buffer, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Select, Var, index, is_const, maximum, minimum,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, For, Let, Stmt, Store
+from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, walk, walk_expr
+from tensorc.schedule.locate import Place, all_blocks, refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The integers from `lo` to `hi`, both included."""
+
+    lo: Expr
+    hi: Expr
+
+    def extent(self, domain: Domain) -> Expr:
+        """How many they are, simplified."""
+        return simplify(self.hi - self.lo + 1, domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store. `indices` are over block iterators, loops and lets; `values` gives the iterators and lets in
+    terms of loops; `loops` are the (variable, start, extent) of the loops between the part looked at and the access;
+    `domain` is what is known there."""
+
+    indices: tuple[Expr, ...]
+    is_store: bool
+    values: Mapping[Var, Expr]
+    loops: tuple[tuple[Var, Expr, Expr], ...]
+    domain: Domain
+
+    def spans(self, wanted: Iterable[Expr | None]) -> tuple[Span | None, ...]:
+        """The spans of expressions over the same variables as the indices; None for None, or where unbounded."""
+        inner = _spans(self.loops, self.domain)
+        return tuple([None if expr is None else self._span(expr, inner) for expr in wanted])
+
+    def _span(self, expr: Expr, inner: Mapping[Var, Span | None]) -> Span | None:
+        return relax(simplify(substitute(expr, self.values), self.domain), inner, self.domain)
+
+
+def read_region(place: Place, buffer: Buffer) -> tuple[Span, ...] | None:
+    """What the loop or block at `place` loads of `buffer`, one span a dimension within the shape; None for nothing.
+
+    The spans are over the loops around `place`: everything below it is taken as a whole.
+    """
+    return _region(place, buffer, lambda access: not access.is_store)
+
+
+def write_region(place: Place, buffer: Buffer) -> tuple[Span, ...] | None:
+    """What the loop or block at `place` stores to `buffer`; as `read_region`."""
+    return _region(place, buffer, lambda access: access.is_store)
+
+
+def _region(place: Place, buffer: Buffer, wanted: Callable[[Access], bool]) -> tuple[Span, ...] | None:
+    domain = place.domain()
+    found = [access for access in accesses(place.node, buffer, domain) if wanted(access)]
+    if not found:
+        return None
+    spans = unite([access.spans(access.indices) for access in found], domain)
+    return tuple([clamp(span, extent, domain) for span, extent in zip(spans, buffer.shape)])
+
+
+def unite(regions: list[tuple[Span | None, ...]], domain: Domain) -> tuple[Span | None, ...]:
+    """For each dimension the smallest span around those of all regions; None where one is unbounded."""
+    result = list(regions[0])
+    for region in regions[1:]:
+        result = [_union(a, b, domain) for a, b in zip(result, region)]
+    return tuple(result)
+
+
+def clamp(span: Span | None, extent: Expr, domain: Domain) -> Span:
+    """The part of a span within 0 .. extent."""
+    if span is None:
+        return Span(index(0), simplify(extent - 1, domain))
+    return Span(larger(span.lo, index(0), domain), smaller(span.hi, extent - 1, domain))
+
+
+def accesses(stmt: Stmt, buffer: Buffer, domain: Domain) -> tuple[Access, ...]:
+    """The loads and stores of `buffer` in a statement, where `domain` is what is known just outside it."""
+    return tuple(_accesses(stmt, buffer, {}, (), domain))
+
+
+def _accesses(stmt: Stmt, buffer: Buffer, values, loops, domain: Domain) -> Iterator[Access]:
+    for expr in exprs(stmt):
+        for e in walk_expr(expr):
+            if type(e) is Load and e.buffer is buffer:
+                yield Access(e.indices, False, values, loops, domain)
+    match stmt:
+        case Store(target, indices) if target is buffer:
+            yield Access(indices, True, values, loops, domain)
+        case For(var, start, extent):
+            start, extent = substitute(start, values), substitute(extent, values)
+            loops, domain = (*loops, (var, start, extent)), domain.bind(var, start, extent)
+        case Let(var, value):
+            values = {**values, var: substitute(value, values)}
+        case Block(_, iters, predicate):
+            values = {**values, **{it.var: substitute(it.binding, values) for it in iters}}
+            domain = block_domain(stmt, domain)
+    for inner in substmts(stmt):
+        yield from _accesses(inner, buffer, values, loops, domain)
+
+
+def block_domain(block: Block, domain: Domain) -> Domain:
+    """What is known in the body of a block: the range of its iterators, and that its predicate holds."""
+    if not is_const(block.predicate):
+        domain = domain.given(block.predicate)
+    for it in block.iters:
+        domain = domain.bind(it.var, 0, it.extent)
+    return domain
+
+
+def _spans(loops, domain: Domain) -> dict[Var, Span | None]:
+    """The range of each loop over the whole ranges of those around it, outermost first."""
+    spans: dict[Var, Span | None] = {}
+    for var, start, extent in loops:
+        first, last = relax(start, spans, domain), relax(simplify(start + extent - 1, domain), spans, domain)
+        spans[var] = None if first is None or last is None else Span(first.lo, last.hi)
+    return spans
+
+
+def relax(expr: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
+    """Bounds of `expr` over all values of the variables `inner`, in terms of its other variables; None if unknown."""
+    if not _varies(expr, inner):
+        return Span(expr, expr)
+    form = affine(expr)
+    lo = hi = index(form.constant)
+    for atom, factor in form.terms:
+        span = _relax_atom(atom, inner, domain)
+        if span is None:
+            return None
+        least, most = (span.lo, span.hi) if factor > 0 else (span.hi, span.lo)
+        lo, hi = lo + least * factor, hi + most * factor
+    return Span(simplify(lo, domain), simplify(hi, domain))
+
+
+def _varies(expr: Expr, inner: Mapping[Var, Span | None]) -> bool:
+    """Whether the value may change inside: what is loaded may."""
+    return any(e in inner if type(e) is Var else type(e) is Load for e in walk_expr(expr))
+
+
+def _relax_atom(atom: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
+    if not _varies(atom, inner):
+        return Span(atom, atom)
+    match atom:
+        case Var():
+            return inner[atom]
+        case FloorDiv(a, b) if is_const(b) and b.value > 0:
+            span = relax(a, inner, domain)
+            return span and Span(span.lo // b, span.hi // b)
+        case Mod(a, b) if is_const(b) and b.value > 0:
+            return _relax_mod(relax(a, inner, domain), b, domain)
+        case Mul(a, b):
+            return _relax_product(a, b, inner, domain) or _constant_span(atom, domain)
+        case Min(a, b):
+            return _pair(relax(a, inner, domain), relax(b, inner, domain), smaller, smaller, domain)
+        case Max(a, b):
+            return _pair(relax(a, inner, domain), relax(b, inner, domain), larger, larger, domain)
+        case Select(_, a, b) | IfThenElse(_, a, b):
+            return _union(relax(a, inner, domain), relax(b, inner, domain), domain)
+        case _:
+            return _constant_span(atom, domain)
+
+
+def _relax_product(a: Expr, b: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
+    """x * n runs from lo * n to hi * n where n does not vary and is not negative."""
+    if _varies(b, inner):
+        a, b = b, a
+    if _varies(b, inner) or not can_prove(b >= 0, domain):
+        return None
+    span = relax(a, inner, domain)
+    return span and Span(span.lo * b, span.hi * b)
+
+
+def _relax_mod(span: Span | None, divisor: Expr, domain: Domain) -> Span:
+    """x % c runs from lo % c to hi % c where lo and hi lie in one period, else through all of 0 .. c."""
+    if span is not None:
+        first, last = simplify(span.lo // divisor, domain), simplify(span.hi // divisor, domain)
+        if first == last:
+            return Span(span.lo % divisor, span.hi % divisor)
+    return Span(index(0), divisor - 1)
+
+
+def _constant_span(expr: Expr, domain: Domain) -> Span | None:
+    interval = bounds(expr, domain)
+    if interval.lo is None or interval.hi is None:
+        return None
+    return Span(index(interval.lo), index(interval.hi))
+
+
+def _union(a: Span | None, b: Span | None, domain: Domain) -> Span | None:
+    return _pair(a, b, smaller, larger, domain)
+
+
+def _pair(a: Span | None, b: Span | None, low, high, domain: Domain) -> Span | None:
+    if a is None or b is None:
+        return None
+    return Span(low(a.lo, b.lo, domain), high(a.hi, b.hi, domain))
+
+
+def smaller(a: Expr, b: Expr, domain: Domain) -> Expr:
+    """min(a, b): one of the two where that can be told."""
+    sign = _sign(a, b, domain)
+    return simplify(minimum(a, b), domain) if sign is None else a if sign <= 0 else b
+
+
+def larger(a: Expr, b: Expr, domain: Domain) -> Expr:
+    """max(a, b): one of the two where that can be told."""
+    sign = _sign(a, b, domain)
+    return simplify(maximum(a, b), domain) if sign is None else a if sign >= 0 else b
+
+
+def _sign(a: Expr, b: Expr, domain: Domain) -> int | None:
+    """-1 where a <= b, 1 where a >= b, 0 where they are equal, None where it cannot be told."""
+    if a == b:
+        return 0
+    interval = bounds(simplify(a - b, domain), domain)
+    if interval.hi is not None and interval.hi <= 0:
+        return -1
+    if interval.lo is not None and interval.lo >= 0:
+        return 1
+    return None
+
+
+def loads(stmt: Stmt, buffer: Buffer) -> int:
+    """How many loads of `buffer` a statement holds."""
+    return sum(type(e) is Load and e.buffer is buffer for e in all_exprs(stmt))
+
+
+def buffers_read(stmt: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that a statement loads from, in order of the first load."""
+    return tuple(dict.fromkeys([e.buffer for e in all_exprs(stmt) if type(e) is Load]))
+
+
+def buffers_written(stmt: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that a statement stores to, in order of the first store."""
+    return tuple(dict.fromkeys([s.buffer for s in walk(stmt) if type(s) is Store]))
+
+
+def readers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
+    """The blocks that load from `buffer`, in program order."""
+    return tuple([block for block in all_blocks(function) if loads(block, buffer)])
+
+
+def writers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
+    """The blocks that store to `buffer`, in program order."""
+    return tuple([block for block in all_blocks(function) if buffer in buffers_written(block)])
+
+
+def refuse_late_writer(function: Function, block: Block, what: str) -> None:
+    """Raise ScheduleError if a buffer that `block` reads is written after it: then it cannot be evaluated later."""
+    blocks = all_blocks(function)
+    at = next(i for i, other in enumerate(blocks) if other is block)
+    inputs = buffers_read(block)
+    for later in blocks[at + 1 :]:
+        for buffer in buffers_written(later):
+            if buffer in inputs:
+                refuse(function, f"{what}: it reads {buffer.name!r}, which {later.name!r} changes after it", later.name)
