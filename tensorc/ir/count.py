@@ -1,0 +1,89 @@
+"""The work of a definition: floating-point and integer operations, and bytes."""
+
+from __future__ import annotations
+
+from tensorc.errors import UnsupportedError
+from tensorc.ir.expr import (
+    Add, Binary, BitAnd, BitOr, BitXor, Call, Compare, Const, Div, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod,
+    Mul, Neg, ShiftLeft, ShiftRight, Sub, Var,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, For, If, Stmt, Store
+from tensorc.ir.walk import children, substmts
+
+_OPERATIONS = frozenset(
+    (Add, Sub, Mul, Div, FloorDiv, Mod, Min, Max, Neg, Call, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
+)
+
+
+def count(function: Function) -> tuple[int, int]:
+    """(operations, bytes) of an unscheduled function.
+
+    Operations are the arithmetic of the blocks' bodies, as written, at each point of their domains: a multiply and
+    an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic on nothing but iterators and
+    literals are none. A guard counts as if it always held. Bytes are those of the parameters, each once. Raises
+    UnsupportedError where an extent is not constant.
+    """
+    total = sum([_bytes(function, buffer) for buffer in function.params])
+    return _operations(function, function.body), total
+
+
+def _bytes(function: Function, buffer) -> int:
+    size = buffer.dtype.bytes
+    for extent in buffer.shape:
+        size *= _extent(function, extent)
+    return size
+
+
+def _extent(function: Function, extent: Expr) -> int:
+    if type(extent) is not Const:
+        raise UnsupportedError(f"count of function {function.name!r}: an extent is not constant; only constants count")
+    return max(extent.value, 0)
+
+
+def _operations(function: Function, stmt: Stmt) -> int:
+    """Operations of a statement, run once; loops around blocks do not count, the blocks' domains do."""
+    match stmt:
+        case Store(_, _, value):
+            return _cost(value, {})[0]
+        case Block(iters=iters, body=body):
+            points = _operations(function, body)
+            for it in iters:
+                points *= _extent(function, it.extent)
+            return points
+        case For(_, _, extent, _, body) if not _holds_block(body):
+            return _extent(function, extent) * _operations(function, body)
+        case If(_, then):
+            return _operations(function, then)
+        case _:
+            return sum([_operations(function, inner) for inner in substmts(stmt)])
+
+
+def _holds_block(stmt: Stmt) -> bool:
+    return type(stmt) is Block or any([_holds_block(inner) for inner in substmts(stmt)])
+
+
+def _cost(expr: Expr, known: dict[int, tuple[int, bool]]) -> tuple[int, bool]:
+    """Operations of an expression, and whether it is index arithmetic: integers of iterators and literals only."""
+    done = known.get(id(expr))
+    if done is None:
+        done = known[id(expr)] = _cost_once(expr, known)
+    return done
+
+
+def _cost_once(expr: Expr, known: dict[int, tuple[int, bool]]) -> tuple[int, bool]:
+    match expr:
+        case Var() | Const():
+            return 0, expr.dtype.is_int
+        case Load():
+            return 0, False
+        case IfThenElse(_, true):
+            return _cost(true, known)[0], False
+        case _:
+            costs = [_cost(operand, known) for operand in children(expr)]
+    is_index = all([index for _, index in costs]) and not isinstance(expr, Call)
+    if isinstance(expr, Compare) or not expr.dtype.is_int:
+        is_index = False
+    if is_index:
+        return 0, True
+    return sum([cost for cost, _ in costs]) + (type(expr) in _OPERATIONS), is_index

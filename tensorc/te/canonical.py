@@ -1,0 +1,84 @@
+"""The key of a definition: a text that two lists of tensors share just where they define the same function."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
+from tensorc.ir.walk import children
+from tensorc.te.graph import check_arguments, in_order
+from tensorc.te.tensor import Tensor
+
+
+def canonical_text(tensors: Sequence[Tensor] | Tensor) -> str:
+    """The graph of tensors as text: arguments in order, then each tensor after what it reads.
+
+    Names are replaced by the order of appearance, so that renaming tensors, axes and variables leaves the text, and
+    equal subexpressions are written once, so that sharing them in Python does. Raises ExpressionError where the
+    arguments are not different tensors.
+    """
+    arguments = check_arguments(tensors)
+    order = in_order(arguments)
+    numbers = {tensor.buffer: number for number, tensor in enumerate(order)}
+    listed = " ".join([str(numbers[tensor.buffer]) for tensor in arguments])
+    scalars: dict[Var, str] = {}
+    texts = [_Text(tensor, numbers, scalars).text for tensor in order]
+    return "\n".join([f"arguments {listed}", *texts])
+
+
+class _Text:
+    """One tensor: each different subexpression is a line, and later lines name it by its number."""
+
+    def __init__(self, tensor: Tensor, tensors: dict[Buffer, int], scalars: dict[Var, str]):
+        self.tensors = tensors
+        self.scalars = scalars
+        self.lines: dict[str, str] = {}
+        self.known: dict[int, str] = {}
+        self.axes = {axis: f"i{d}" for d, axis in enumerate((*tensor.axes, *tensor.reduce_axes))}
+        head = f"{tensor.dtype.name}[{self._list(tensor.buffer.shape)}]"
+        if tensor.body is not None:
+            head += f" {tensor.reducer or ''}[{self._list(tensor.reduce_extents)}] {self._expr(tensor.body)}"
+        self.text = ";".join([head, *self.lines])
+
+    def _list(self, exprs: tuple[Expr, ...]) -> str:
+        return ",".join([self._expr(expr) for expr in exprs])
+
+    def _expr(self, root: Expr) -> str:
+        """The number of an expression, once its operands have theirs; iterative, since bodies may be deep."""
+        known = self.known
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if id(expr) in known:
+                stack.pop()
+                continue
+            operands = (expr.a, expr.b) if isinstance(expr, Binary) else children(expr)
+            missing = [operand for operand in operands if id(operand) not in known]
+            if missing:
+                stack.extend(missing[::-1])
+                continue
+            stack.pop()
+            known[id(expr)] = self._name(expr, [known[id(operand)] for operand in operands])
+        return known[id(root)]
+
+    def _name(self, expr: Expr, operands: list[str]) -> str:
+        match expr:
+            case Var():
+                return self.axes.get(expr) or self.scalars.setdefault(expr, f"s{len(self.scalars)}")
+            case Const(value, dtype):
+                return f"{dtype.name}({_number(value)})"
+            case Load(buffer):
+                line = f"load {self.tensors[buffer]}"
+            case Call(name, _, dtype) | Cast(name, dtype):
+                line = f"{name if isinstance(name, str) else 'cast'} {dtype.name}"
+            case _:
+                line = type(expr).__name__
+        line = " ".join([line, *operands])
+        return self.lines.setdefault(line, f"n{len(self.lines)}")
+
+
+def _number(value: int | float | bool) -> str:
+    if value != value:  # the bits of a NaN
+        return struct.pack(">d", value).hex()
+    return repr(value)

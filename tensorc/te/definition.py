@@ -1,0 +1,330 @@
+"""`compute`: from a Python function of indices to tensors, one for each reduction in it."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+
+from tensorc.dtypes import DType, float32
+from tensorc.errors import ExpressionError
+from tensorc.ir.expr import (
+    Binary, Call, Cast, Compare, Const, Expr, IfThenElse, Load, Neg, Select, Var, as_expr, cast, logical_and,
+    logical_not,
+)  # fmt: skip
+from tensorc.ir.walk import children, rebuild, walk_expr
+from tensorc.te.reduce import Reduce, identity
+from tensorc.te.tensor import Axis, Tensor, TensorBuffer, check_bytes, check_dtype, check_name, check_shape
+
+MAX_DEPTH = 200  # of an expression: every pass below recurses over it, some with three frames a level
+MAX_SIZE = 100_000  # nodes of an expression written out as a tree: what is shared here is repeated by later passes
+_VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
+
+
+def compute(shape, fcompute, name: str = "compute", dtype: DType | str | None = None) -> Tensor:
+    """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
+
+    The function's parameter names name the iterators. A reduction may stand anywhere in the body: one that is not
+    the whole body becomes a stage of its own, called `<name>_sum` for a sum, over the iterators that it needs.
+    `dtype` is what the elements must be, and what a plain number as body becomes. Raises ExpressionError where the
+    function does not fit the shape or does not return one expression, and for all that te.placeholder refuses.
+    """
+    what = f"compute {check_name('compute', name)!r}"
+    if dtype is not None:
+        dtype = check_dtype(what, dtype)
+    extents = check_shape(what, shape)
+    if not callable(fcompute):
+        raise ExpressionError(f"{what}: {fcompute!r} is not callable; give a function of the indices")
+    axes = tuple([Axis(n, e) for n, e in zip(_iterator_names(what, fcompute, len(extents)), extents)])
+    body = _as_body(what, fcompute(*axes), dtype)
+    check_bytes(what, extents, body.dtype)
+    _check_size(what, body)
+    _check_names(what, axes, body)
+    return _Splitter(name).stage(name, axes, body)
+
+
+def _iterator_names(what: str, fcompute, ndim: int) -> list[str]:
+    """The names of the function's positional parameters that have no default, extended by `*args`."""
+    names, varargs = _parameters(what, fcompute)
+    if varargs is not None:
+        names += [f"{varargs}{d}" for d in range(ndim - len(names))]
+    if len(names) != ndim:
+        raise ExpressionError(
+            f"{what}: the function takes {len(names)} indices{f' {tuple(names)}' if names else ''}, the shape has "
+            f"{ndim} dimensions; give one parameter a dimension"
+        )
+    for name in names:
+        check_name(f"{what}: iterator", name)
+    return names
+
+
+def _parameters(what: str, fcompute) -> tuple[list[str], str | None]:
+    if type(fcompute) is FunctionType and not fcompute.__defaults__ and not fcompute.__kwdefaults__:
+        code = fcompute.__code__  # the common case, an order of magnitude faster than a signature
+        if not code.co_flags & (_VARARGS | _VARKEYWORDS) and not code.co_kwonlyargcount:
+            return list(code.co_varnames[: code.co_argcount]), None
+    try:
+        parameters = inspect.signature(fcompute).parameters.values()
+    except ValueError:
+        raise ExpressionError(f"{what}: {fcompute!r} does not tell its parameters; wrap it in a lambda") from None
+    names, varargs = [], None
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            varargs = parameter.name
+        elif parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            raise ExpressionError(f"{what}: parameter {parameter.name!r} is keyword-only; indices come by position")
+        else:
+            names.append(parameter.name)
+    return names, varargs
+
+
+def _as_body(what: str, value, dtype: DType | None) -> Expr:
+    if isinstance(value, Tensor):
+        raise ExpressionError(f"{what}: the function returns tensor {value.name!r} itself; index it, {value.name}[...]")
+    if value is None:
+        raise ExpressionError(f"{what}: the function returns None; it must return an expression")
+    if isinstance(value, (tuple, list)):
+        raise ExpressionError(f"{what}: the function returns a {type(value).__name__}; it must return one expression")
+    try:
+        body = as_expr(value, None if isinstance(value, Expr) else dtype)
+    except ExpressionError as error:
+        raise ExpressionError(f"{what}: {error}") from None
+    if body.dtype.lanes != 1:
+        raise ExpressionError(f"{what}: the body is the vector {body.dtype}; an element is a scalar")
+    if dtype is not None and body.dtype is not dtype:
+        raise ExpressionError(f"{what}: the body is {body.dtype}, dtype asks for {dtype}; cast the body")
+    return body
+
+
+def _check_size(what: str, body: Expr) -> None:
+    """Refuse bodies that a recursive walk could not finish. This walk is iterative, and once over what is shared."""
+    known: dict[int, tuple[int, int]] = {}
+    stack = [body]
+    while stack:
+        expr = stack[-1]
+        if id(expr) in known:
+            stack.pop()
+            continue
+        operands = children(expr)
+        missing = [operand for operand in operands if id(operand) not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        depth = size = 1
+        for operand in operands:
+            inner_depth, inner_size = known[id(operand)]
+            depth = inner_depth + 1 if inner_depth >= depth else depth
+            size += inner_size
+        known[id(expr)] = (depth, size)
+    depth, size = known[id(body)]
+    if depth > MAX_DEPTH:
+        raise ExpressionError(
+            f"{what}: the body is {depth} operations deep, more than {MAX_DEPTH}; make a tensor of a part of it, or a "
+            "reduction of a long sum"
+        )
+    if size > MAX_SIZE:
+        raise ExpressionError(
+            f"{what}: the body written out is {size} operations, more than {MAX_SIZE}; make a tensor of a part that it "
+            "uses more than once"
+        )
+
+
+def _check_names(what: str, axes: tuple[Axis, ...], body: Expr) -> None:
+    """A reduce axis that the user named may not be named as an iterator of the result."""
+    names = {axis.name for axis in axes}
+    for axis in body.axes if type(body) is Reduce else ():
+        if axis.is_named and axis.name in names:
+            raise ExpressionError(
+                f"{what}: reduce axis {axis.name!r} is named as another iterator here; give it a name of its own"
+            )
+        names.add(axis.name)
+
+
+class _Splitter:
+    """Turns a body into stages: one tensor for it, and one for each reduction inside."""
+
+    def __init__(self, origin: str):
+        self.origin = origin
+        self.lifted: dict[tuple, tuple[Tensor, tuple[Axis, ...]]] = {}
+
+    def stage(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Tensor:
+        """The tensor `name` over `axes`; a body that is a reduction becomes the stage's own."""
+        reducer, reduced = None, ()
+        if type(body) is Reduce and not _is_narrow(body):
+            reducer, reduced, body = body.reducer, body.axes, body.value
+        variables = _plain_variables((*axes, *reduced))
+        converter = _Converter(self, name, variables)
+        for axis in reduced:
+            if axis in axes:
+                raise ExpressionError(_reduced_twice(self.origin, axis))
+        value = converter.convert(body, ())
+        spatial = tuple([variables[axis] for axis in axes])
+        return Tensor(
+            name,
+            tuple([axis.extent for axis in axes]),
+            body.dtype,
+            axes=spatial,
+            body=value,
+            reducer=reducer,
+            reduce_axes=tuple([variables[axis] for axis in reduced]),
+            reduce_extents=tuple([axis.extent for axis in reduced]),
+            inputs=tuple(converter.inputs),
+            scalars=tuple(converter.scalars),
+            origin=self.origin,
+        )
+
+    def lift(self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]) -> Expr:
+        """The element of a stage that holds the reduction, over those axes in scope that it reads."""
+        guards = _useful(guards, reduce)
+        key = (reduce, guards)
+        if key not in self.lifted:
+            value = reduce.value
+            if guards:  # a load that the definition guards stays guarded in the stage of its own
+                value = IfThenElse(
+                    logical_and(*guards), value, identity(reduce.reducer, reduce.dtype)
+                )
+            inner = Reduce(reduce.reducer, value, reduce.axes)
+            free = _free_axes(inner)
+            axes = tuple([axis for axis in scope if axis in free])
+            self.lifted[key] = (self.stage(f"{name}_{reduce.reducer}", axes, inner), axes)
+        stage, axes = self.lifted[key]
+        return Load(stage.buffer, tuple([scope[axis] for axis in axes]))
+
+
+class _Converter:
+    """Replaces axes by plain variables and reductions by loads of their stages, and notes what the body reads."""
+
+    def __init__(self, splitter: _Splitter, name: str, scope: dict[Axis, Var]):
+        self.splitter = splitter
+        self.name = name
+        self.scope = scope
+        self.inputs: dict[Tensor, None] = {}
+        self.scalars: dict[Var, None] = {}
+        self.done: dict[tuple, Expr] = {}
+
+    def convert(self, expr: Expr, guards: tuple[Expr, ...]) -> Expr:
+        """`expr` in plain variables; `guards` are the conditions under which it is evaluated."""
+        if type(expr) is Const:
+            return expr
+        key = (id(expr), guards)
+        done = self.done.get(key)
+        if done is None:
+            done = self.done[key] = self._convert(expr, guards)
+        return done
+
+    def _convert(self, expr: Expr, guards: tuple[Expr, ...]) -> Expr:
+        if isinstance(expr, Binary):
+            a, b = self.convert(expr.a, guards), self.convert(expr.b, guards)
+            return expr if a is expr.a and b is expr.b else type(expr)(a, b)
+        match expr:
+            case Axis():
+                return self._axis(expr)
+            case Var():
+                self.scalars[expr] = None
+                return expr
+            case Reduce():
+                return self._reduce(expr, guards)
+            case IfThenElse(condition, true, false):
+                return IfThenElse(
+                    self.convert(condition, guards),
+                    self.convert(true, (*guards, condition)),
+                    self.convert(false, (*guards, logical_not(condition))),
+                )
+        if type(expr) is Load:
+            self._note(expr)
+        return rebuild(expr, tuple([self.convert(operand, guards) for operand in children(expr)]))
+
+    def _axis(self, axis: Axis) -> Expr:
+        plain = self.scope.get(axis)
+        if plain is not None:
+            return plain + axis.start if axis.start > 0 else plain - -axis.start
+        what = f"compute {self.splitter.origin!r}"
+        if axis.is_reduce:
+            raise ExpressionError(
+                f"{what}: reduce axis {axis.name!r} is used outside of a reduction over it; name it in axis= of te.sum "
+                "or its kin"
+            )
+        raise ExpressionError(f"{what}: iterator {axis.name!r} belongs to another compute; use the function's own")
+
+    def _reduce(self, reduce: Reduce, guards: tuple[Expr, ...]) -> Expr:
+        for axis in reduce.axes:
+            if axis in self.scope:
+                raise ExpressionError(_reduced_twice(self.splitter.origin, axis))
+        narrow = reduce.dtype if _is_narrow(reduce) else None
+        if narrow is not None:
+            reduce = Reduce(reduce.reducer, _widen(reduce.value), reduce.axes)
+        element = self.splitter.lift(self.name, reduce, guards, self.scope)
+        self.inputs[element.buffer.tensor] = None
+        return element if narrow is None else Cast(element, narrow)
+
+    def _note(self, load: Load) -> None:
+        if not isinstance(load.buffer, TensorBuffer):
+            raise ExpressionError(
+                f"compute {self.splitter.origin!r}: buffer {load.buffer.name!r} belongs to no tensor; read tensors"
+            )
+        self.inputs[load.buffer.tensor] = None
+
+
+def _reduced_twice(origin: str, axis: Axis) -> str:
+    return f"compute {origin!r}: axis {axis.name!r} is reduced twice, one reduction in another; declare a second axis"
+
+
+def _plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
+    """A variable for each axis, with names made different by a suffix."""
+    names: set[str] = set()
+    variables = {}
+    for axis in axes:
+        name, count = axis.name, 0
+        while name in names:
+            count += 1
+            name = f"{axis.name}_{count}"
+        names.add(name)
+        variables[axis] = Var(name)
+    return variables
+
+
+def _free_axes(expr: Expr) -> set[Axis]:
+    """The axes that an expression reads and does not reduce."""
+    if isinstance(expr, Axis):
+        return {expr}
+    free: set[Axis] = set()
+    for operand in children(expr):
+        free |= _free_axes(operand)
+    return free - set(expr.axes) if type(expr) is Reduce else free
+
+
+def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
+    """The conditions that may be needed to prove an access in a reduction: they read iterators only, and some that
+    the reduction reads. Others would only make its stage larger.
+    """
+    free = _free_axes(reduce) if guards else set()
+    return tuple(
+        [
+            guard
+            for guard in guards
+            if not any(type(e) in (Load, Reduce) for e in walk_expr(guard))
+            and not free.isdisjoint(_free_axes(guard))
+        ]
+    )
+
+
+def _is_narrow(reduce: Reduce) -> bool:
+    """Whether terms are combined in float32: a float16 accumulator would round after each of them."""
+    return reduce.dtype.is_float and reduce.dtype.bits < 32 and reduce.reducer in ("sum", "prod")
+
+
+def _widen(expr: Expr) -> Expr:
+    """A float16 or bfloat16 expression in float32: what it loads is converted, what it computes is not rounded."""
+    match expr:
+        case Binary(a, b) if not isinstance(expr, Compare):
+            return type(expr)(_widen(a), _widen(b))
+        case Neg(value):
+            return Neg(_widen(value))
+        case Call(name, args) if all(arg.dtype is expr.dtype for arg in args):
+            return Call(name, tuple([_widen(arg) for arg in args]), float32)
+        case Select(condition, true, false) | IfThenElse(condition, true, false):
+            return type(expr)(condition, _widen(true), _widen(false))
+        case _:
+            return cast(expr, float32)

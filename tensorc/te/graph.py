@@ -1,0 +1,41 @@
+"""The graph of tensors behind a list of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc.errors import ExpressionError
+from tensorc.te.tensor import Tensor
+
+
+def check_arguments(tensors: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
+    """The arguments as a tuple of different tensors."""
+    if isinstance(tensors, Tensor):
+        tensors = (tensors,)
+    try:
+        tensors = tuple(tensors)
+    except TypeError:
+        raise ExpressionError(f"arguments: {tensors!r} is not a list of tensors") from None
+    for position, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise ExpressionError(f"arguments: argument {position} is {tensor!r}, not a tensor")
+    if len(set(tensors)) < len(tensors):
+        name = next(tensor.name for tensor in tensors if tensors.count(tensor) > 1)
+        raise ExpressionError(f"arguments: tensor {name!r} is given twice; list each tensor once")
+    return tensors
+
+
+def in_order(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Every tensor that these need, and they themselves, each after what it reads."""
+    order: dict[Tensor, None] = {}
+    stack = [(tensor, False) for tensor in reversed(tensors)]
+    while stack:
+        tensor, is_ready = stack.pop()
+        if tensor in order:
+            continue
+        if is_ready or not tensor.inputs:
+            order[tensor] = None
+            continue
+        stack.append((tensor, True))
+        stack.extend([(producer, False) for producer in reversed(tensor.inputs)])
+    return tuple(order)

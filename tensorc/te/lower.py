@@ -1,0 +1,125 @@
+"""From tensors to a function: one loop nest a stage, unscheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorc.errors import ExpressionError
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, seq
+from tensorc.ir.walk import children, rebuild, variables
+from tensorc.te.access import check_accesses
+from tensorc.te.graph import check_arguments, in_order
+from tensorc.te.math import const
+from tensorc.te.reduce import COMBINE, identity
+from tensorc.te.tensor import Tensor, check_name
+
+_ZERO = index(0)
+_TRUE = const(True)
+
+
+def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
+    """The function of these tensors: those computed are its outputs, the others its inputs, in the order given.
+
+    What is needed besides becomes internal buffers. Each stage is one nest of loops named `<block>.<iterator>`
+    around one block. Raises ExpressionError where an access is not proved to stay in its buffer, where an input is
+    missing from the list, and where nothing is computed.
+    """
+    check_name("lower", name)
+    tensors = check_arguments(tensors)
+    order = in_order(tensors)
+    _check_inputs(tensors, order)
+    stages = [tensor for tensor in order if not tensor.is_placeholder]
+    given = set(tensors)
+    internal = [stage for stage in stages if stage not in given]
+    taken: set[str] = set()
+    buffers = {t: Buffer(_unique(t.name, taken), t.buffer.shape, t.dtype) for t in (*tensors, *internal)}
+    for stage in stages:
+        check_accesses(stage)
+    nests = [_nest(stage, buffers, taken) for stage in stages]
+    extents, scalars = _symbols(tensors, order)
+    return Function(
+        name,
+        params=tuple([buffers[t] for t in tensors]),
+        outputs=tuple([buffers[t] for t in tensors if not t.is_placeholder]),
+        scalars=scalars,
+        allocs=tuple([buffers[t] for t in internal]),
+        body=seq(*nests),
+        assumptions=tuple([extent >= 0 for extent in extents]),
+    )
+
+
+def _check_inputs(tensors: tuple[Tensor, ...], order: tuple[Tensor, ...]) -> None:
+    if all(tensor.is_placeholder for tensor in tensors):
+        raise ExpressionError("lower: no tensor of the list is computed; list the results, too")
+    given = set(tensors)
+    for tensor in order:
+        if tensor.is_placeholder and tensor not in given:
+            raise ExpressionError(f"lower: placeholder {tensor.name!r} is read but not in the list of tensors; add it")
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """`name`, with a suffix where it is taken; the result is taken from now on."""
+    unique, count = name, 0
+    while unique in taken:
+        count += 1
+        unique = f"{name}_{count}"
+    taken.add(unique)
+    return unique
+
+
+def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    """The variables that shapes of the parameters determine, and the other variables, in order of appearance."""
+    determined = dict.fromkeys(
+        extent for tensor in tensors for extent in tensor.buffer.shape if type(extent) is Var
+    )
+    used: dict[Var, None] = {}
+    for tensor in (*tensors, *order):
+        for extent in (*tensor.buffer.shape, *tensor.reduce_extents):
+            if type(extent) is not Const:
+                used.update(dict.fromkeys(sorted(variables(extent), key=lambda v: v.name)))
+        used.update(dict.fromkeys(tensor.scalars))
+    names: set[str] = set()
+    for variable in used:
+        if variable.name in names:
+            raise ExpressionError(f"lower: two variables are named {variable.name!r}; use one te.var, or two names")
+        names.add(variable.name)
+    return tuple(determined), tuple([variable for variable in used if variable not in determined])
+
+
+def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> Stmt:
+    buffer = buffers[stage]
+    value = _with_buffers(stage.body, buffers, {})
+    init = None
+    reduce_axes = tuple(zip(stage.reduce_axes, stage.reduce_extents))
+    if stage.reducer is not None:
+        neutral = identity(stage.reducer, stage.dtype)
+        if any(type(extent) is Const and extent.value == 0 for _, extent in reduce_axes):
+            value, reduce_axes = neutral, ()  # no term: without an instance of the block nothing would be written
+        else:
+            init = Store(buffer, stage.axes, neutral)
+            value = COMBINE[stage.reducer](Load(buffer, stage.axes), value)
+    body: Stmt = Store(buffer, stage.axes, value)
+    iters = []
+    axes = [(var, extent, "spatial") for var, extent in zip(stage.axes, buffer.shape)]
+    for var, extent, kind in (*axes, *[(var, extent, "reduce") for var, extent in reduce_axes]):
+        loop = Var(_unique(f"{buffer.name}.{var.name}", taken))
+        iters.append(BlockIter(var, extent, kind, loop))
+    body = Block(buffer.name, tuple(iters), _TRUE, init, body)
+    for it in reversed(iters):
+        body = For(it.binding, _ZERO, it.extent, "serial", body)
+    return body
+
+
+def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, Expr]) -> Expr:
+    """The expression with each tensor's loads from its buffer in this function."""
+    operands = children(expr)
+    if not operands and type(expr) is not Load:
+        return expr
+    new = done.get(id(expr))
+    if new is None:
+        operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])
+        new = Load(buffers[expr.buffer.tensor], operands) if type(expr) is Load else rebuild(expr, operands)
+        done[id(expr)] = new
+    return new

@@ -1,0 +1,223 @@
+"""Tensors, the iterators of their definitions, and the checks that names and shapes share."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+from tensorc.dtypes import DType, int64
+from tensorc.dtypes import dtype as as_dtype
+from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, as_index, const, index
+from tensorc.ir.walk import variables
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+
+
+class Axis(Var):
+    """An iterator while a definition is written; `compute` puts a plain variable, counted from 0, in its place.
+
+    It takes the values start, start + 1, ... start + extent - 1. `is_named` tells a name that the user chose, which
+    may not be taken twice, from one that may get a suffix.
+    """
+
+    __slots__ = ("extent", "is_named", "is_reduce", "start")
+
+    def __init__(self, name: str, extent: Expr, start: int = 0, is_reduce=False, is_named=True):
+        self.name = name
+        self.dtype = int64
+        self.extent = extent
+        self.start = start
+        self.is_reduce = is_reduce
+        self.is_named = is_named
+
+    def __repr__(self) -> str:
+        return f"Axis({self.name!r})"
+
+
+class TensorBuffer(Buffer):
+    """The buffer of a tensor, by which a load finds the tensor again; lowering puts a plain buffer in its place."""
+
+    __slots__ = ("tensor",)
+
+    def with_(self, **changes) -> Buffer:
+        fields = {name: getattr(self, name) for name in Buffer.__slots__}
+        return Buffer(**{**fields, **changes})
+
+
+class Tensor:
+    """An array by its definition: `body` at each point of `axes`, combined by `reducer` over `reduce_axes`.
+
+    A placeholder has no body. `axes` are the iterators, one a dimension and counted from 0; `reduce_extents` belong
+    to `reduce_axes`. `inputs` are the tensors that the body reads and `scalars` the variables of `te.var` in it, in
+    order of appearance. `origin` is the name under which the user defined it, which differs from `name` for the
+    stages that `compute` splits off.
+    """
+
+    __slots__ = (
+        "axes", "body", "buffer", "inputs", "origin", "reduce_axes", "reduce_extents", "reducer", "scalars",
+    )  # fmt: skip
+    __iter__ = None  # or Python would iterate by __getitem__, without end
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[Expr, ...],
+        dtype: DType,
+        *,
+        axes: tuple[Var, ...] = (),
+        body: Expr | None = None,
+        reducer: str | None = None,
+        reduce_axes: tuple[Var, ...] = (),
+        reduce_extents: tuple[Expr, ...] = (),
+        inputs: tuple[Tensor, ...] = (),
+        scalars: tuple[Var, ...] = (),
+        origin: str | None = None,
+    ):
+        self.buffer = TensorBuffer(name, shape, dtype)
+        self.buffer.tensor = self
+        self.axes = axes
+        self.body = body
+        self.reducer = reducer
+        self.reduce_axes = reduce_axes
+        self.reduce_extents = reduce_extents
+        self.inputs = inputs
+        self.scalars = scalars
+        self.origin = origin or name
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.buffer.shape)
+
+    @property
+    def shape(self) -> tuple[int | Expr, ...]:
+        """The extents: ints where they are constant."""
+        return tuple([e.value if type(e) is Const else e for e in self.buffer.shape])
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.body is None
+
+    def __getitem__(self, indices) -> Load:
+        """The element at these indices, integers or integer expressions, one a dimension (`S[()]` for rank 0)."""
+        if type(indices) is not tuple:
+            indices = (indices,)
+        if len(indices) != len(self.buffer.shape):
+            raise ExpressionError(
+                f"access {self.name}[...]: {len(indices)} indices for {self.ndim} dimensions; give one a dimension"
+            )
+        return Load(self.buffer, tuple([self._index(d, i) for d, i in enumerate(indices)]))
+
+    def _index(self, dimension: int, value) -> Expr:
+        if isinstance(value, Expr):
+            if value.dtype is int64:
+                return value
+            if not value.dtype.is_int:
+                raise ExpressionError(
+                    f"access {self.name}[...]: index {dimension} is {value.dtype}; cast it to an integer"
+                )
+        elif isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise ExpressionError(
+                f"access {self.name}[...]: index {dimension} is {value!r}, not an integer or an expression"
+            )
+        return as_index(value)
+
+    def __repr__(self) -> str:
+        shape = ", ".join([getattr(e, "name", str(e)) for e in self.shape])
+        return f"Tensor({self.name}: {self.dtype}[{shape}])"
+
+
+def placeholder(shape, dtype: DType | str = "float32", name: str = "placeholder") -> Tensor:
+    """A tensor that the caller gives.
+
+    `shape` holds ints, or index expressions over `te.var` variables; `()` is one element. Raises ExpressionError for
+    an extent that is negative, no integer, or makes more bytes than int64 counts, and for a name that is no name.
+    """
+    what = f"placeholder {check_name('placeholder', name)!r}"
+    dtype = check_dtype(what, dtype)
+    extents = check_shape(what, shape)
+    check_bytes(what, extents, dtype)
+    return Tensor(name, extents, dtype)
+
+
+def var(name: str, dtype: DType | str = "int64") -> Var:
+    """A variable for a symbolic extent, or a scalar parameter that bodies may read; int64 is what exists now."""
+    check_name("var", name)
+    if as_dtype(dtype) is not int64:
+        raise UnsupportedError(
+            f"var {name!r}: dtype {as_dtype(dtype)} is not supported, only int64; pass other scalars as a tensor of "
+            "shape ()"
+        )
+    return Var(name)
+
+
+def check_name(what: str, name: str) -> str:
+    """`name`, if it may stand in a program: ASCII letters, digits and `_`, in parts joined by dots."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ExpressionError(
+            f"{what}: name {name!r} is not a name; it is letters, digits and _, in parts joined by dots"
+        )
+    return name
+
+
+def check_dtype(what: str, dtype: DType | str) -> DType:
+    dtype = as_dtype(dtype)
+    if dtype.lanes != 1:
+        raise ExpressionError(f"{what}: dtype {dtype} is a vector; elements of a tensor are scalars")
+    return dtype
+
+
+def check_shape(what: str, shape) -> tuple[Expr, ...]:
+    """The extents as index expressions; a single one stands for a vector's shape."""
+    if isinstance(shape, (int, Expr)) or hasattr(shape, "__index__"):
+        shape = (shape,)
+    try:
+        shape = tuple(shape)
+    except TypeError:
+        raise ExpressionError(f"{what}: shape {shape!r} is not a tuple of extents") from None
+    return tuple([check_extent(f"{what}: dimension {d}", e) for d, e in enumerate(shape)])
+
+
+def check_bytes(what: str, shape: tuple[Expr, ...], dtype: DType) -> None:
+    """An int64 must be able to count the bytes of a tensor."""
+    size = dtype.bytes
+    for extent in shape:
+        size *= extent.value if type(extent) is Const else 1
+    if size > int64.max:
+        raise ExpressionError(f"{what}: it takes {size} bytes, more than int64 can count ({int64.max})")
+
+
+def check_extent(where: str, extent) -> Expr:
+    """An extent as an index expression, from an int or an expression over `te.var` variables."""
+    if type(extent) is int and 0 <= extent <= 4096:
+        return index(extent)
+    if isinstance(extent, Expr) and type(extent) is not Const:
+        return _symbolic_extent(where, extent)
+    value = extent.value if type(extent) is Const else extent
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ExpressionError(f"{where}: extent {value!r} is not an integer")
+    value = operator.index(value)
+    if value < 0:
+        raise ExpressionError(f"{where}: extent {value} is negative; an extent is 0 or more")
+    if value > int64.max:
+        raise ExpressionError(f"{where}: extent {value} does not fit int64, which ends at {int64.max}")
+    return const(value, int64)
+
+
+def _symbolic_extent(where: str, extent: Expr) -> Expr:
+    if not extent.dtype.is_int:
+        raise ExpressionError(f"{where}: the extent is {extent.dtype}, not an integer")
+    for variable in variables(extent):
+        if isinstance(variable, Axis):
+            raise ExpressionError(
+                f"{where}: the extent depends on iterator {variable.name!r}; it may depend on te.var only"
+            )
+    return as_index(extent)
