@@ -125,6 +125,14 @@ def blocks_below(stmt: Stmt) -> tuple[Block, ...]:
     return tuple([path[-1] for path in _places(stmt, ()) if type(path[-1]) is Block])
 
 
+def block_places(place: Place) -> tuple[Place, ...]:
+    """The places of the blocks at and below `place`, in program order."""
+    above = place.path[:-1]
+    return tuple([
+        Place(place.function, path) for path in _places(place.node, above) if type(path[-1]) is Block
+    ])  # fmt: skip
+
+
 def loops_above(function: Function, block: str) -> tuple[For, ...]:
     """The loops around the block of this name, outermost first."""
     return find_block(function, block).loops

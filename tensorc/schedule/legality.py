@@ -1,0 +1,502 @@
+"""Whether a step keeps the meaning of a nest: read off the bindings of blocks and the elements that they touch.
+
+What is not proved is refused: every answer here is "yes, always" or "not known".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
+from tensorc.ir.expr import (
+    Add, And, Buffer, Expr, FloorDiv, Load, Max, Min, Mod, Mul, Or, Var, index, is_const,
+)  # fmt: skip
+from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
+from tensorc.ir.walk import all_exprs, substitute, uses, variables, walk
+from tensorc.schedule.locate import (
+    Place, all_blocks, block_places, blocks_below, constant, refuse, starts_at_zero,
+)  # fmt: skip
+from tensorc.schedule.regions import Span, clamp, relax
+
+_COMMUTATIVE = (Add, Mul, Min, Max, And, Or)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A load or store of a block, its indices over the loops around the block."""
+
+    block: Place
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    is_store: bool
+
+
+def stored(block: Block) -> set[Buffer]:
+    """The buffers that a block writes."""
+    parts = (block.body,) if block.init is None else (block.init, block.body)
+    return {stmt.buffer for part in parts for stmt in walk(part) if type(stmt) is Store}
+
+
+def loaded(block: Block) -> set[Buffer]:
+    """The buffers that a block reads."""
+    parts = (block.body,) if block.init is None else (block.init, block.body)
+    return {expr.buffer for part in parts for expr in all_exprs(part) if type(expr) is Load}
+
+
+def is_plain(block: Block) -> bool:
+    """Whether an instance may run again, at any time: it only writes values that no instance of the block reads."""
+    return (
+        block.init is None
+        and all(it.kind == "spatial" for it in block.iters)
+        and not stored(block) & loaded(block)
+    )
+
+
+def is_reduction(block: Block) -> bool:
+    """Whether some iterator of the block reduces."""
+    return any(it.kind == "reduce" for it in block.iters)
+
+
+def iters_using(block: Block, var: Var) -> tuple[BlockIter, ...]:
+    """The iterators of a block that a loop is bound to."""
+    return tuple([it for it in block.iters if it.binding is var or uses(it.binding, (var,))])
+
+
+def kinds_using(block: Block, var: Var) -> set[str]:
+    """The kinds of the iterators that a loop is bound to."""
+    return {it.kind for it in iters_using(block, var)}
+
+
+# Which loops are told apart by the values of some expressions.
+
+
+def is_injective(values: Iterable[Expr], loops: Sequence[For], domain: Domain) -> bool:
+    """Whether iterations of `loops` with equal `values` are the same iteration, the loops around them being fixed."""
+    moving = {loop.var for loop in loops if constant(loop.extent) not in (0, 1)}
+    if not moving:
+        return True
+    known: set[Expr] = set()
+    for value in values:
+        known |= _digits(value, moving, domain)
+    return _all_known(moving, known, domain)
+
+
+def _digits(value: Expr, moving: set[Var], domain: Domain) -> set[Expr]:
+    """The terms of a value that it determines: all of them where each factor exceeds the range of the lesser terms."""
+    form = affine(value)
+    terms = sorted([(abs(factor), i) for i, (atom, factor) in enumerate(form.terms) if uses(atom, moving)])
+    for position in range(1, len(terms)):
+        lesser = Affine(tuple([form.terms[i] for _, i in terms[:position]]), 0)
+        if not _is_narrower(lesser.to_expr(), terms[position][0], domain):
+            return set()
+    return {form.terms[i][0] for _, i in terms}
+
+
+def _is_narrower(expr: Expr, width: int, domain: Domain) -> bool:
+    """Whether all values of `expr` differ by less than `width`."""
+    interval = bounds(expr, domain)
+    return interval.lo is not None and interval.hi is not None and interval.hi - interval.lo < width
+
+
+def _all_known(moving: set[Var], known: set[Expr], domain: Domain) -> bool:
+    """Whether the values `known` determine the variables: `x // c` with `x % c` give x, and x its digits."""
+    while not moving <= known:
+        found = {expr for expr in _recombined(known, domain) if expr not in known}
+        for expr in tuple(found):
+            found |= _digits(expr, moving, domain)
+        if found <= known:
+            return False
+        known = known | found
+    return True
+
+
+def _recombined(known: set[Expr], domain: Domain) -> Iterator[Expr]:
+    for expr in known:
+        if type(expr) is Mod and simplify(FloorDiv(expr.a, expr.b), domain) in known:
+            yield expr.a
+
+
+# What the iterations of one loop touch.
+
+
+def touches(places: Iterable[Place]) -> tuple[Touch, ...]:
+    """The loads and stores of blocks."""
+    return tuple([touch for place in places for touch in _touches(place)])
+
+
+def _touches(place: Place) -> Iterator[Touch]:
+    block = place.node
+    values = {it.var: it.binding for it in block.iters}
+    domain = place.domain()
+
+    def at(indices) -> tuple[Expr, ...]:
+        return tuple([simplify(substitute(index, values), domain) for index in indices])
+
+    for part in (block.body,) if block.init is None else (block.init, block.body):
+        for stmt in walk(part):
+            if type(stmt) is Store:
+                yield Touch(place, stmt.buffer, at(stmt.indices), True)
+        for expr in all_exprs(part):
+            if type(expr) is Load:
+                yield Touch(place, expr.buffer, at(expr.indices), False)
+
+
+def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> None:
+    """Refuse where an iteration of the loop at `place` may touch what another one writes.
+
+    Several iterations may write the same value to one element; that is not refused.
+    """
+    blocks = [p.node for p in places]
+    written = {buffer: None for block in blocks for buffer in stored(block)}
+    for buffer in written:
+        users = [p for p in places if buffer in stored(p.node) or buffer in loaded(p.node)]
+        if len(users) == 1 and (is_plain(users[0].node) or _splits_domain(place, users[0])):
+            continue
+        found = [touch for touch in touches(users) if touch.buffer is buffer]
+        if _splits_buffer(place, found) or _is_private(place, buffer, users, found):
+            continue
+        message = f"iterations of the loop may touch the same elements of buffer {buffer.name!r}, which"
+        writer = next(p.node.name for p in users if buffer in stored(p.node))
+        refuse(place.function, f"{step}: {message} block {writer!r} writes", place.node.var.name)
+
+
+def _splits_domain(place: Place, user: Place) -> bool:
+    """Whether different iterations run different spatial points of a block."""
+    block, loop = user.node, place.node
+    inner = [each for each in user.loops[len(place.loops) + 1 :] if "spatial" in kinds_using(block, each.var)]
+    values = [it.binding for it in block.iters if it.kind == "spatial"]
+    return is_injective(values, (loop, *inner), _inside(user))
+
+
+def _inside(place: Place) -> Domain:
+    domain = place.domain()
+    return domain if is_const(place.node.predicate) else domain.given(place.node.predicate)
+
+
+def _splits_buffer(place: Place, found: Sequence[Touch]) -> bool:
+    """Whether different iterations touch different parts of a buffer: in some dimensions every index is
+    `sum of factor * term of the loop + rest`, with the same terms, and the rest stays in a window below the factors."""
+    var = place.node.var
+    if constant(place.node.extent) in (0, 1):
+        return True
+    known: set[Expr] = set()
+    for dimension in range(len(found[0].indices)):
+        known |= _slices(place, found, dimension)
+    return bool(known) and _all_known({var}, known, place.domain().bind(var, 0, place.node.extent))
+
+
+def _slices(place: Place, found: Sequence[Touch], dimension: int) -> set[Expr]:
+    var, depth = place.node.var, len(place.loops) + 1
+    windows: list[tuple[int, int]] = []
+    shapes = set()
+    for touch in found:
+        inner = {loop.var for loop in touch.block.loops[depth:]}
+        form = affine(touch.indices[dimension])
+        moving = tuple([term for term in form.terms if uses(term[0], (var,))])
+        if any(uses(atom, inner) for atom, _ in moving):
+            return set()
+        rest = tuple([term for term in form.terms if not uses(term[0], (var,)) and uses(term[0], inner)])
+        fixed = frozenset(form.terms) - set(moving) - set(rest)
+        interval = bounds(Affine(rest, form.constant).to_expr(), touch.block.domain())
+        if interval.lo is None or interval.hi is None:
+            return set()
+        windows.append((interval.lo, interval.hi))
+        shapes.add((frozenset(moving), fixed))
+    if len(shapes) != 1 or not moving:
+        return set()
+    width = max(hi for _, hi in windows) - min(lo for lo, _ in windows)
+    return _wider_terms(moving, width, place.domain().bind(var, 0, place.node.extent))
+
+
+def _wider_terms(moving: Sequence[tuple[Expr, int]], width: int, domain: Domain) -> set[Expr]:
+    """The terms, if each factor exceeds the window and the range of the lesser terms together."""
+    for atom, factor in sorted(moving, key=lambda term: abs(term[1])):
+        if width is None or abs(factor) <= width:
+            return set()
+        interval = bounds(atom, domain)
+        open_ended = interval.lo is None or interval.hi is None
+        width = None if open_ended else width + abs(factor) * (interval.hi - interval.lo)
+    return {atom for atom, _ in moving}
+
+
+def _is_private(place: Place, buffer: Buffer, users: Sequence[Place], found: Sequence[Touch]) -> bool:
+    """Whether each iteration may have a copy of the buffer: nothing outside touches it, and all reads are covered."""
+    if buffer not in place.function.allocs:
+        return False
+    below = {p.node.name for p in users}
+    for block in all_blocks(place.function):
+        if block.name not in below and (buffer in stored(block) or buffer in loaded(block)):
+            return False
+    return are_reads_covered(found)
+
+
+# Values that pass between blocks within one iteration.
+
+
+def are_reads_covered(found: Sequence[Touch]) -> bool:
+    """Whether each load of one buffer reads what was stored in the same iteration of the loops around both.
+
+    A block that accumulates reads its own element, which its `init` wrote, or an initialising block did.
+    """
+    writes = [touch for touch in found if touch.is_store]
+    for read in found:
+        if read.is_store or _is_own_element(read, writes):
+            continue
+        if not any(_covers(write, read) for write in writes):
+            return False
+    return True
+
+
+def _is_own_element(read: Touch, writes: Sequence[Touch]) -> bool:
+    if read.block.node.init is None:
+        return False
+    own = [write for write in writes if write.block.node is read.block.node]
+    return bool(own) and all(write.indices == read.indices for write in own)
+
+
+def _covers(write: Touch, read: Touch) -> bool:
+    """Whether a store fills, before a load runs, all that the load reads, within an iteration of the loops that they
+    share."""
+    writer, reader = write.block, read.block
+    shared = _shared_depth(writer, reader)
+    if shared is None or not _is_before(writer, reader, shared):
+        return False
+    above = {loop.var for stmt in writer.path[: shared + 1] for loop in (stmt,) if type(loop) is For}
+    if any(it.kind != "spatial" and uses(it.binding, above) for it in writer.node.iters):
+        return False
+    if not _runs_on_whole_domain(writer):
+        return False
+    domain = Place(writer.function, writer.path[: shared + 2]).domain()
+    written = _ranges(write, shared)
+    filled = _is_dense(write, shared)
+    needed = _ranges(read, shared)
+    if written is None or needed is None or not filled:
+        return False
+    return all(
+        _contains(outer, inner, extent, domain)
+        for outer, inner, extent in zip(written, needed, write.buffer.shape)
+    )
+
+
+def _shared_depth(a: Place, b: Place) -> int | None:
+    """The position of the deepest node that both paths go through; None for one and the same block."""
+    depth = -1
+    for x, y in zip(a.path, b.path):
+        if x is not y:
+            return depth
+        depth += 1
+    return None
+
+
+def _is_before(a: Place, b: Place, shared: int) -> bool:
+    node = a.path[shared]
+    order = [id(stmt) for stmt in getattr(node, "stmts", ())]
+    first, second = id(a.path[shared + 1]), id(b.path[shared + 1])
+    return first in order and second in order and order.index(first) < order.index(second)
+
+
+def _runs_on_whole_domain(place: Place) -> bool:
+    """Whether the predicate of a block only keeps its spatial iterators in their domain."""
+    block, domain = place.node, place.domain()
+    bounds_ = set()
+    for it in block.iters:
+        bounds_.add(simplify(it.binding < it.extent, domain))
+        bounds_.add(simplify(it.binding >= 0, domain))
+    return all(part in bounds_ or is_const(part, True) for part in conjuncts(block.predicate))
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that `condition` joins by `and`."""
+    if type(condition) is And:
+        return (*conjuncts(condition.a), *conjuncts(condition.b))
+    return (condition,)
+
+
+def _inner_loops(touch: Touch, shared: int) -> tuple[For, ...]:
+    return tuple([stmt for stmt in touch.block.path[shared + 1 : -1] if type(stmt) is For])
+
+
+def _ranges(touch: Touch, shared: int) -> tuple[Span, ...] | None:
+    spans: dict[Var, Span] = {}
+    domain = touch.block.domain()
+    for loop in _inner_loops(touch, shared):
+        if uses(loop.extent, spans) or not starts_at_zero(loop):
+            return None
+        spans[loop.var] = Span(index(0), simplify(loop.extent - 1, domain))
+    inner = {it.var for it in touch.block.node.iters}
+    found = []
+    for expr in touch.indices:
+        span = None if uses(expr, inner) else relax(expr, spans, domain)
+        if span is None:
+            return None
+        found.append(span)
+    return tuple(found)
+
+
+def _is_dense(write: Touch, shared: int) -> bool:
+    """Whether the stores leave no hole in the box of their ranges: each dimension has loops of its own, whose factors
+    do not jump over what the lesser ones reach."""
+    extents = {loop.var: loop.extent for loop in _inner_loops(write, shared)}
+    taken: set[Var] = set()
+    for expr in write.indices:
+        form = affine(expr)
+        terms = [(abs(factor), atom) for atom, factor in form.terms if uses(atom, extents)]
+        own = {atom for _, atom in terms}
+        if any(type(atom) is not Var for atom in own) or own & taken:
+            return False
+        taken |= own
+        if not _is_gapless(sorted(terms, key=lambda term: term[0]), extents):
+            return False
+    return True
+
+
+def _is_gapless(terms, extents) -> bool:
+    reach = 1
+    for factor, var in terms:
+        if reach is None or factor > reach:
+            return False
+        extent = constant(extents[var])
+        reach = None if extent is None else reach + factor * (extent - 1)
+    return True
+
+
+def _contains(outer: Span, inner: Span, extent: Expr, domain: Domain) -> bool:
+    if outer == inner:
+        return True
+    inner = clamp(inner, extent, domain)
+    return _at_most(outer.lo, inner.lo, domain) and _at_most(inner.hi, outer.hi, domain)
+
+
+def _at_most(a: Expr, b: Expr, domain: Domain) -> bool:
+    return a == b or can_prove(a <= b, domain)
+
+
+# Other orders of loops.
+
+
+def check_order(step: str, place: Place, segment: Sequence[For], order: Sequence[For]) -> None:
+    """Refuse where running the loops of `segment`, the first of them at `place`, in `order` may change the answer."""
+    places = block_places(place)
+    moved = _swapped(segment, order)
+    for p in places:
+        _check_block_order(step, place, p, moved, len(places) > 1)
+    if len(places) > 1:
+        _check_block_pairs(step, place, places)
+
+
+def _swapped(segment: Sequence[For], order: Sequence[For]) -> tuple[tuple[For, For], ...]:
+    """The pairs of loops whose order changes; a loop of one iteration does not count."""
+    rank = {loop.var: i for i, loop in enumerate(order)}
+    real = [loop for loop in segment if constant(loop.extent) not in (0, 1)]
+    return tuple([
+        (a, b) for i, a in enumerate(real) for b in real[i + 1 :] if rank[a.var] > rank[b.var]
+    ])  # fmt: skip
+
+
+def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool) -> None:
+    block = p.node
+    kinds = {loop.var: kinds_using(block, loop.var) for pair in moved for loop in pair}
+    for a, b in moved:
+        for loop, other in ((a, b), (b, a)):
+            if "ordered" in kinds[loop.var]:
+                refuse(
+                    place.function,
+                    f"{step}: loop {loop.var.name!r} runs block {block.name!r} in order; it must stay "
+                    f"where it is relative to {other.var.name!r}",
+                    loop.var.name,
+                )
+    reducing = [loop for pair in moved for loop in pair if "reduce" in kinds[loop.var]]
+    if not reducing:
+        return
+    if is_shared:
+        refuse(
+            place.function,
+            f"{step}: loop {reducing[0].var.name!r} reduces in block {block.name!r}, and other blocks "
+            "run in the same iterations",
+            reducing[0].var.name,
+        )
+    if block.init is not None and not _is_init_first(place, p):
+        refuse(
+            place.function,
+            f"{step}: in the new order the init of block {block.name!r} may not run first; "
+            "decompose_reduction makes it a block of its own",
+            reducing[0].var.name,
+        )
+
+
+def _is_init_first(place: Place, p: Place) -> bool:
+    """Whether the reduce iterators of a block are all 0 exactly in the first iteration of their loops, in any order,
+    and each spatial point is met in only one iteration of the others."""
+    block = p.node
+    loops = [loop for loop in p.loops[len(place.loops) :] if constant(loop.extent) != 1]
+    spatial = []
+    for loop in loops:
+        iters = iters_using(block, loop.var)
+        if len(iters) != 1 or not starts_at_zero(loop):
+            return False
+        if iters[0].kind == "spatial":
+            spatial.append(loop)
+    variables_ = {loop.var for loop in loops}
+    if not all(is_counter(it.binding, variables_) for it in block.iters if it.kind == "reduce"):
+        return False
+    values = [it.binding for it in block.iters if it.kind == "spatial"]
+    return is_injective(values, spatial, _inside(p))
+
+
+def is_counter(binding: Expr, loops: set[Var]) -> bool:
+    """Whether a binding is a sum of positive multiples of these loops, and of what does not depend on them."""
+    return all(
+        factor > 0 and type(atom) is Var if uses(atom, loops) else True
+        for atom, factor in affine(binding).terms
+    )
+
+
+def _check_block_pairs(step: str, place: Place, places: Sequence[Place]) -> None:
+    found = touches(places)
+    for buffer in {touch.buffer: None for touch in found if touch.is_store}:
+        of_buffer = [touch for touch in found if touch.buffer is buffer]
+        users = {touch.block.node.name for touch in of_buffer}
+        if len(users) > 1 and not are_reads_covered(of_buffer):
+            refuse(
+                place.function,
+                f"{step}: the blocks {', '.join(map(repr, sorted(users)))} share buffer {buffer.name!r}, and "
+                "an iteration may read what another one wrote",
+                place.node.var.name,
+            )
+
+
+# Lanes that reduce.
+
+
+def accumulates(block: Block) -> bool:
+    """Whether the body is `C[..] = C[..] op value`, op being Add, Mul, Min, Max, And or Or and value not reading C."""
+    store = block.body
+    if type(store) is not Store or not isinstance(store.value, _COMMUTATIVE):
+        return False
+    own = Load(store.buffer, store.indices)
+    for mine, other in ((store.value.a, store.value.b), (store.value.b, store.value.a)):
+        if mine == own and not _reads(other, store.buffer):
+            return _is_spatial_place(block, store)
+    return False
+
+
+def _reads(expr: Expr, buffer: Buffer) -> bool:
+    return any(type(e) is Load and e.buffer is buffer for e in all_exprs(Store(buffer, (), expr)))
+
+
+def _is_spatial_place(block: Block, store: Store) -> bool:
+    reducing = {it.var for it in block.iters if it.kind == "reduce"}
+    return not any(variables(index) & reducing for index in store.indices)
+
+
+def contains_kind(stmt: Stmt, kinds: tuple[str, ...]) -> For | None:
+    """A loop of one of these kinds in a statement, blocks not entered."""
+    if type(stmt) is For and stmt.kind in kinds:
+        return stmt
+    return next((s for s in walk(stmt) if type(s) is For and s.kind in kinds), None)
+
+
+def all_plain(stmt: Stmt) -> Block | None:
+    """The first block in a statement that is not plain, None if all are."""
+    return next((block for block in blocks_below(stmt) if not is_plain(block)), None)

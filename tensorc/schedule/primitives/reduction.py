@@ -1,0 +1,131 @@
+"""Reduction primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc.arith import Domain, simplify
+from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, BlockIter, For, Stmt
+from tensorc.ir.walk import substitute, substitute_stmt, uses
+from tensorc.schedule.legality import is_counter, is_injective
+from tensorc.schedule.locate import (
+    Place, find_block, find_loop, fresh, fresh_block, insert_before, loop_names, refuse,
+    replace, starts_at_zero,
+)  # fmt: skip
+
+
+def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Function, str]:
+    """Make the init of a reduction a block of its own, which runs just before a loop around it.
+
+    for i: for k: C[i] = 0 where k is 0; C[i] = C[i] + f(i, k)   with loop k
+      ->  for i: { C_init: C[i] = 0;  for k: C[i] = C[i] + f(i, k) }
+
+    The loops of spatial iterators from `loop` inward are copied for the new block, with their kinds. Where reduce
+    loops stay outside, it runs only in their first iteration.
+    Requires a block with an init, a loop around it, no ordered iterator, and that the loops from `loop` inward meet
+    each point of the block once.
+    Returns the function and the name of the new block. Raises ScheduleError where a requirement is not met.
+    """
+    place = find_block(function, block)
+    node: Block = place.node
+    at = find_loop(function, loop).node
+    step = f"decompose_reduction(block {block!r}, loop {loop!r})"
+    inner = _loops_from(step, place, at)
+    _check_block(step, place, at, inner)
+    copied, dropped = _sorted_loops(node, inner)
+    for each in inner:
+        if uses(each.extent, dropped) or uses(each.start, dropped):
+            refuse(function, f"{step}: the range of {each.var.name!r} depends on a reduce loop", each.var.name)
+    name = fresh_block(function, f"{block}_init")
+    new = _init_nest(place, name, copied, dropped, place.up_to(at).domain())
+    return _without_init(insert_before(place.up_to(at), new), block), name
+
+
+def _loops_from(step: str, place: Place, at: For) -> tuple[For, ...]:
+    loops = place.loops
+    for i, each in enumerate(loops):
+        if each is at:
+            return loops[i:]
+    refuse(place.function, f"{step}: the loop is not around the block", at.var.name)
+
+
+def _check_block(step: str, place: Place, at: For, inner: Sequence[For]) -> None:
+    node, function = place.node, place.function
+    if node.init is None:
+        refuse(function, f"{step}: the block has no init: it reduces nothing, or was decomposed", node.name)
+    if any(it.kind == "ordered" for it in node.iters):
+        refuse(function, f"{step}: the block has an ordered iterator", node.name)
+    reducing = [it.binding for it in node.iters if it.kind == "reduce"]
+    for each in place.loops[: -len(inner)]:
+        if each.kind == "vectorized" and any(uses(binding, (each.var,)) for binding in reducing):
+            message = f"it lies in the vectorized reduce loop {each.var.name!r}; choose that one"
+            refuse(function, f"{step}: {message}", at.var.name)
+    domain = place.domain()
+    if not is_const(node.predicate):
+        domain = domain.given(node.predicate)
+    if not is_injective([it.binding for it in node.iters], inner, domain):
+        message = "the loops from there inward may meet a point of the block twice"
+        refuse(function, f"{step}: {message}", at.var.name)
+
+
+def _sorted_loops(node: Block, inner: Sequence[For]) -> tuple[list[For], dict[Var, Expr]]:
+    """The loops to copy, and the reduce loops to leave out, with the values that they have at their start.
+
+    A loop is left out if it only counts reduce iterators up from 0, so that those are 0 nowhere but at its start.
+    """
+    spatial = [it.binding for it in node.iters if it.kind == "spatial"]
+    reducing = [it.binding for it in node.iters if it.kind == "reduce"]
+    copied, dropped = [], {}
+    for loop in inner:
+        only = {loop.var}
+        counts = all(is_counter(binding, only) for binding in reducing)
+        if any(uses(binding, only) for binding in spatial) or not counts or not starts_at_zero(loop):
+            copied.append(loop)
+        else:
+            dropped[loop.var] = index(0)
+    return copied, dropped
+
+
+def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: Domain) -> Stmt:
+    node: Block = place.node
+    taken = loop_names(place.function)
+    values: dict[Var, Expr] = dict(dropped)
+    loops: list[For] = []
+    for loop in copied:
+        var = Var(fresh(_renamed(loop.var.name, node.name, name), taken))
+        taken.add(var.name)
+        start, extent = substitute(loop.start, values), substitute(loop.extent, values)
+        loops.append(For(var, start, extent, loop.kind, node, loop.annotations))
+        values[loop.var] = var
+        domain = domain.bind(var, start, extent)
+    nest: Stmt = _init_block(node, name, values, domain)
+    for loop in reversed(loops):
+        nest = For(loop.var, loop.start, loop.extent, loop.kind, nest, loop.annotations)
+    return nest
+
+
+def _renamed(loop: str, block: str, new: str) -> str:
+    return f"{new}.{loop[len(block) + 1 :]}" if loop.startswith(f"{block}.") else f"{new}.{loop}"
+
+
+def _init_block(node: Block, name: str, values, domain: Domain) -> Block:
+    iters, inner = [], {}
+    predicate = simplify(substitute(node.predicate, values), domain)
+    for it in node.iters:
+        binding = simplify(substitute(it.binding, values), domain)
+        if it.kind == "spatial":
+            inner[it.var] = var = Var(it.var.name, it.var.dtype)
+            iters.append(BlockIter(var, it.extent, "spatial", binding))
+        else:
+            predicate = logical_and(predicate, simplify(eq(binding, 0), domain))
+    body = substitute_stmt(node.init, inner)
+    return Block(name, tuple(iters), predicate, None, body, node.annotations)
+
+
+def _without_init(function: Function, block: str) -> Function:
+    place = find_block(function, block)
+    node: Block = place.node
+    new = Block(node.name, node.iters, node.predicate, None, node.body, node.annotations)
+    return replace(place, new)
