@@ -1,0 +1,1 @@
+"""Code generators: a flat function in, an Artifact out."""

@@ -1,0 +1,164 @@
+"""The contents page: te -> schedule -> passes -> codegen -> runtime. Only here do these five meet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from tensorc import te
+from tensorc.artifact import Artifact
+from tensorc.codegen import llvm
+from tensorc.errors import ArgumentError, InternalError, TensorcError, UnsupportedError
+from tensorc.ir.count import count
+from tensorc.ir.function import Function
+from tensorc.ir.printer import show
+from tensorc.passes.pipeline import lower as lower_passes
+from tensorc.runtime import Cache, Kernel, compiler_version, default_threads, load
+from tensorc.schedule import Schedule, Trace
+from tensorc.schedule.knobs import Replay, ScheduleSource
+from tensorc.schedule.recipes.choose import schedule_function
+from tensorc.target import Target, as_target
+
+__all__ = ["build", "default_schedule", "schedule"]
+
+Result = TypeVar("Result")
+
+
+def schedule(tensors: Sequence[te.Tensor], name: str = "main") -> Schedule:
+    """The unscheduled loop nest of the tensors, to be transformed by hand.
+
+    `tensors` are the arguments of the kernel in order, inputs and outputs. Raises ExpressionError.
+    """
+    return Schedule(_guarded(lambda: te.lower(tensors, name)))
+
+
+def default_schedule(
+    tensors: Sequence[te.Tensor],
+    target: Target | str | None = None,
+    *,
+    threads: int | None = None,
+    schedules: ScheduleSource | None = None,
+    name: str = "main",
+) -> Schedule:
+    """What `build` does when it is given tensors: the recipes' schedule for a target, to read or to go on from."""
+    target = _cpu(target)
+    function = _guarded(lambda: te.lower(tensors, name))
+    return _guarded(lambda: _schedule(function, target, _threads(threads), schedules), function)
+
+
+def build(
+    what: Sequence[te.Tensor] | Schedule,
+    target: Target | str | None = None,
+    *,
+    threads: int | None = None,
+    schedules: ScheduleSource | None = None,
+    name: str = "main",
+    cache: bool = True,
+) -> Kernel:
+    """A kernel from tensors (arguments in order, inputs and outputs), scheduled by default, or from a schedule.
+
+    `threads` bounds the threads that the kernel is scheduled for and uses; None is TENSORC_NUM_THREADS, or the cores
+    that this process may use. `schedules` supplies tuned schedules. With `cache`, compiled code is kept on disk.
+    Raises ExpressionError, ScheduleError, TargetError, UnsupportedError.
+    """
+    target = _cpu(target)
+    limit = _threads(threads)
+    if isinstance(what, Schedule):
+        function = what.function
+        text = show(function, canonical=True)
+        plan = lambda: what  # noqa: E731
+        names = [buffer.name for buffer in function.params]
+        name = function.name
+    else:
+        text = _guarded(lambda: te.canonical_text(what))
+        plan = lambda: default_schedule(what, target, threads=limit, schedules=schedules, name=name)  # noqa: E731
+        names = [tensor.name for tensor in what]
+    store = Cache.default() if cache and schedules is None else None
+    key = _key(text, target, limit)
+    artifact = store.get(key) if store else None
+    if artifact is None:
+        scheduled = plan()
+        artifact = compile_schedule(scheduled, target)
+        if store:
+            store.put(key, artifact)
+    params = tuple([replace(param, name=new) for param, new in zip(artifact.params, names)])
+    artifact = replace(artifact, name=name, params=params)
+    return load(artifact, describe=_describer(plan, target), threads=limit)
+
+
+def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
+    """Machine code for a scheduled function."""
+    function = scheduled.function
+    flops, size = count(scheduled.origin)
+    flat = _guarded(lambda: lower_passes(function, target), function)
+    return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size), function)
+
+
+def _schedule(function: Function, target: Target, threads: int, schedules: ScheduleSource | None) -> Schedule:
+    found = schedules.lookup(function, target) if schedules is not None else None
+    if isinstance(found, Trace):
+        return found.apply(Schedule(function))
+    return schedule_function(function, target, threads, None if found is None else Replay(found))
+
+
+def _describer(plan: Callable[[], Schedule], target: Target) -> Callable[[str], object]:
+    """What a kernel tells of itself, derived when it is asked for: after a cache hit nothing has been lowered."""
+
+    def describe(what: str) -> object:
+        scheduled = plan()
+        function = scheduled.function
+        match what:
+            case "function":
+                return function
+            case "schedule":
+                return scheduled
+            case "ir":
+                return show(function)
+            case "flat":
+                return show(lower_passes(function, target))
+            case "llvm":
+                return llvm.optimize(llvm.emit(lower_passes(function, target), target), target)
+            case "asm":
+                return llvm.assembly(lower_passes(function, target), target)
+            case _:
+                kinds = "'ir', 'flat', 'llvm', 'asm'"
+                raise ArgumentError(f"source({what!r}): a CPU kernel has {kinds}")
+
+    return describe
+
+
+def _cpu(target: Target | str | None) -> Target:
+    target = as_target(target)
+    if target.kind != "cpu":
+        raise UnsupportedError(f"target {target.kind!r}: code is generated for 'cpu' only so far")
+    return target
+
+
+def _threads(threads: int | None) -> int:
+    if threads is None:
+        return default_threads()
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ArgumentError(f"threads={threads!r}: a positive number is needed")
+    return threads
+
+
+def _key(text: str, target: Target, threads: int) -> str:
+    parts = (compiler_version(), target.text, str(threads), text)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _guarded(step: Callable[[], Result], function: Function | None = None) -> Result:
+    """The result of a step; what escapes it other than a TensorcError is a bug of ours, reported with the function."""
+    try:
+        return step()
+    except TensorcError:
+        raise
+    except Exception as error:
+        handle, path = tempfile.mkstemp(prefix="tensorc-bug-", suffix=".txt")
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{type(error).__name__}: {error}\n\n{'' if function is None else show(function)}\n")
+        raise InternalError(f"{type(error).__name__}: {error}; this is a bug of tensorc, the function is in {path}") from error

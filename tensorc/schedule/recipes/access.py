@@ -1,0 +1,135 @@
+"""What a recipe needs to know of a block: its axes, and how each access walks memory. Plain data, no IR in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc.arith import affine
+from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from tensorc.ir.stmt import Block, Store
+from tensorc.ir.walk import exprs, walk, walk_expr
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One iterator of a block; `extent` is None where it is symbolic."""
+
+    name: str
+    extent: int | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store of a block.
+
+    `axes` are the iterators that the indices depend on; `strides` gives, for those that all indices depend on
+    linearly, how many elements the address moves when the iterator grows by one. `plain` names for each dimension the
+    iterator that its index consists of, if it is just one. `size` is the buffer's element count.
+    """
+
+    buffer: str
+    itemsize: int
+    size: int | None
+    axes: frozenset[str]
+    strides: dict[str, int]
+    plain: tuple[str | None, ...]
+
+    def stride(self, axis: str) -> int | None:
+        """Elements that a step of the axis moves the address by; None if that is not one number."""
+        if axis not in self.axes:
+            return 0
+        return self.strides.get(axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A block as recipes see it: `store` is its write, `loads` its distinct reads other than of what it accumulates.
+
+    `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20.
+    """
+
+    block: str
+    axes: tuple[Axis, ...]
+    store: Access
+    loads: tuple[Access, ...]
+    cost: int
+    itemsize: int
+
+    @property
+    def spatial(self) -> tuple[Axis, ...]:
+        return tuple([axis for axis in self.axes if axis.kind == "spatial"])
+
+    @property
+    def reduce(self) -> tuple[Axis, ...]:
+        return tuple([axis for axis in self.axes if axis.kind == "reduce"])
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Connected blocks that one recipe schedules together; the last one is the root of the group."""
+
+    patterns: tuple[Pattern, ...]
+
+    @property
+    def main(self) -> Pattern:
+        return self.patterns[-1]
+
+
+def pattern(block: Block) -> Pattern:
+    """The access pattern of a block."""
+    store = next(stmt for stmt in walk(block.body) if type(stmt) is Store)
+    values = [expr for stmt in walk(block.body) for expr in exprs(stmt)]
+    loads = {e: None for value in values for e in walk_expr(value) if type(e) is Load}
+    own = [load for load in loads if load.buffer is store.buffer]
+    written = _access(store.buffer, store.indices, block)
+    reads = tuple([_access(load.buffer, load.indices, block) for load in loads if load not in own])
+    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind) for it in block.iters])
+    itemsize = max([written.itemsize, *[read.itemsize for read in reads]])
+    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
+
+
+def _extent(extent: Expr) -> int | None:
+    return extent.value if type(extent) is Const else None
+
+
+def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block) -> Access:
+    names = {it.var: it.var.name for it in block.iters}
+    used = {names[e] for expr in indices for e in walk_expr(expr) if e in names}
+    pitch = _pitches(buffer)
+    strides: dict[str, int] = dict.fromkeys(used, 0)
+    for expr, step in zip(indices, pitch):
+        for atom, factor in affine(expr).terms:
+            inside = {names[e] for e in walk_expr(atom) if e in names}
+            for name in inside & strides.keys():
+                if atom in names and step is not None:
+                    strides[name] += factor * step
+                else:
+                    del strides[name]
+    plain = tuple([names.get(expr) if type(expr) is Var else None for expr in indices])
+    size = 1
+    for extent in buffer.shape:
+        size = None if size is None or type(extent) is not Const else size * extent.value
+    return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain)
+
+
+def _pitches(buffer: Buffer) -> list[int | None]:
+    """Elements between neighbours along each dimension; None where that is symbolic."""
+    if buffer.strides is not None:
+        return [_extent(stride) for stride in buffer.strides]
+    pitches: list[int | None] = []
+    step: int | None = 1
+    for extent in reversed(buffer.shape):
+        pitches.append(step)
+        step = None if step is None or type(extent) is not Const else step * extent.value
+    return pitches[::-1]
+
+
+def _cost(expr: Expr) -> int:
+    cost = 0
+    for e in walk_expr(expr):
+        if type(e) is Call:
+            cost += 20
+        elif isinstance(e, (Binary, Cast, Select)) and not e.dtype.is_bool:
+            cost += 1
+    return cost

@@ -1,0 +1,79 @@
+"""The default schedule: inline what is cheap to repeat, then one recipe for each group of blocks."""
+
+from __future__ import annotations
+
+from tensorc.ir.expr import Call, Expr, IfThenElse, Load
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, Store
+from tensorc.ir.walk import all_exprs, walk_expr
+from tensorc.schedule.knobs import Defaults, Knobs
+from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.recipes import contraction, elementwise, reduction
+from tensorc.schedule.recipes.access import Group, pattern
+from tensorc.schedule.schedule import Schedule
+from tensorc.target import Target
+
+RECIPES = (contraction, reduction, elementwise)  # the first that matches is taken
+CHEAP = 12  # operations that may be repeated in every consumer
+
+
+class Scoped:
+    """Knobs of one group among several: each name is preceded by the group's."""
+
+    def __init__(self, knobs: Knobs, prefix: str) -> None:
+        self._knobs = knobs
+        self._prefix = prefix
+        self.decisions = knobs.decisions
+
+    def split(self, name, extent, parts, default):
+        return self._knobs.split(f"{self._prefix}.{name}", extent, parts, default)
+
+    def choice(self, name, options, default):
+        return self._knobs.choice(f"{self._prefix}.{name}", options, default)
+
+
+def schedule_function(function: Function, target: Target, threads: int, knobs: Knobs | None = None) -> Schedule:
+    """Schedule an unscheduled nest by the recipes; `knobs` answers their questions, by default the models do."""
+    s = Schedule(function)
+    knobs = knobs or Defaults()
+    inline_cheap(s)
+    for block in all_blocks(s.function):
+        group = Group((pattern(block),))
+        recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
+        plan = recipe.decide(group, Scoped(knobs, block.name), target, threads)
+        recipe.apply(s, group, plan)
+    return s
+
+
+def inline_cheap(s: Schedule) -> None:
+    """Inline each elementwise stage whose repetition costs less than a trip through memory."""
+    for block in all_blocks(s.function):
+        if _is_inlinable(s.function, block):
+            s.compute_inline(block.name)
+
+
+def _is_inlinable(function: Function, block: Block) -> bool:
+    if block.init is not None or type(block.body) is not Store or any(it.kind != "spatial" for it in block.iters):
+        return False
+    buffer = block.body.buffer
+    if buffer in function.params or tuple(it.var for it in block.iters) != block.body.indices:
+        return False
+    readers = [other for other in all_blocks(function) if other is not block and _reads(other, buffer)]
+    if not readers or buffer in [e.buffer for e in walk_expr(block.body.value) if type(e) is Load]:
+        return False
+    if any(it.kind == "reduce" for reader in readers for it in reader.iters):
+        return _is_trivial(block.body.value)
+    return len(readers) == 1 or _cost(block.body.value) <= CHEAP
+
+
+def _reads(block: Block, buffer) -> bool:
+    return any(type(e) is Load and e.buffer is buffer for e in all_exprs(block))
+
+
+def _is_trivial(value: Expr) -> bool:
+    """Whether a value costs a reduction hardly more than the load that it replaces: one operation, no guard."""
+    return _cost(value) <= 3 and not any(type(e) in (Call, IfThenElse) for e in walk_expr(value))
+
+
+def _cost(value: Expr) -> int:
+    return sum(20 if type(e) is Call else e.dtype.is_float for e in walk_expr(value))

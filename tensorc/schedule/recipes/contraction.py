@@ -1,0 +1,212 @@
+"""Contractions: matrix products, convolutions and their kin, blocked for registers and caches.
+
+The nest for C(i, j) += A(i, k) * B(k, j), outermost first: blocks of k; panels of columns j, each packed just before
+its use so that it stays in the level-2 cache; tiles of rows i; k; and a register tile of accumulators. The sizes
+follow Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS 2016), with one difference: cores of
+today feed their registers from the level-2 cache at full speed, so the panel of B lives there while A streams.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
+from tensorc.schedule.recipes.parallel import worth_threads
+from tensorc.schedule.schedule import LoopRef, Schedule
+from tensorc.target import Target
+
+LOAD_SHARE = 0.12  # of a cycle that a load into a register takes from the multiply-adds beside it
+TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
+PANEL_SHARE = 0.35  # of the level-2 cache for the packed panel
+PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
+UNKNOWN_EXTENT = 256  # what a symbolic extent is taken for
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`rows` x `vectors` x `lanes` is the register tile, `depth` the block of the last reduction axis.
+
+    `packed` is the operand that is copied into panels, `parallel` one of "columns", "rows" and "none".
+    """
+
+    column: str
+    row: str | None
+    outer: tuple[str, ...]
+    reduce: tuple[str, ...]
+    lanes: int
+    vectors: int
+    rows: int
+    depth: int | None
+    packed: Access | None
+    parallel: str
+
+
+def matches(pattern: Pattern) -> bool:
+    """Whether two operands are each reused along an axis that the other one has, so that a register tile saves loads."""
+    spatial = {axis.name for axis in pattern.spatial if axis.extent != 1}
+    if not pattern.reduce or _column(pattern) is None:
+        return False
+    used = [load.axes & spatial for load in pattern.loads]
+    return any(a - b and b - a for a in used for b in used)
+
+
+def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
+    """Choose the tile, the blocks and the threads from the extents and the target; touches no IR."""
+    pattern = group.main
+    column = _column(pattern)
+    wide = [load for load in pattern.loads if column.name in load.axes]
+    row = _row(pattern, column, wide)
+    lanes = target.lanes(pattern.itemsize)
+    depth_total = math.prod(map(_size, pattern.reduce))
+    row_count = _size(row) if row else 1
+    default = _tile(row_count, _size(column), depth_total, lanes, target)
+    rows, vectors = knobs.split("tile", row_count, 3, default=default)
+    width = vectors * lanes
+    depth = knobs.choice(
+        "depth", (None, 64, 128, 256, 512, 1024, 2048),
+        default=_depth(pattern.reduce[-1], depth_total, width * pattern.itemsize, target),
+    )  # fmt: skip
+    outer = [axis for axis in pattern.spatial if axis not in (column, row)]
+    reuse = row_count * math.prod([_size(axis) for axis in outer if axis.name not in wide[0].axes])
+    operand = wide[0] if len(wide) == 1 and wide[0].plain.count(column.name) == 1 else None
+    fits = operand is not None and operand.stride(column.name) == 1 and _size(column) <= width
+    pays = operand is not None and reuse >= PACK_REUSE * rows and not fits
+    pack = operand is not None and knobs.choice("pack", (True, False), default=pays)
+    panels = -(-_size(column) // width)
+    work = math.prod(map(_size, pattern.axes)) / lanes
+    share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
+    parallel = knobs.choice(
+        "parallel", ("columns", "rows", "none"), default=share if worth_threads(work, threads) else "none"
+    )
+    return Plan(
+        column.name, row.name if row else None, tuple([axis.name for axis in outer]),
+        tuple([axis.name for axis in pattern.reduce]), lanes, vectors, rows, depth,
+        operand if pack else None, parallel if threads > 1 else "none",
+    )  # fmt: skip
+
+
+def apply(s: Schedule, group: Group, plan: Plan) -> None:
+    """Perform the plan with schedule steps."""
+    block = group.main.block
+    loops = dict(zip([axis.name for axis in group.main.axes], s.loops(block)))
+    panel, vector, lane = s.split(loops[plan.column], factors=(None, plan.vectors, plan.lanes))
+    outer = [loops[name] for name in plan.outer]
+    tile = [vector, lane]
+    if plan.row is not None:
+        row, row_in = s.split(loops[plan.row], factors=(None, plan.rows))
+        outer.append(row)
+        tile.insert(0, row_in)
+    reduce = [loops[name] for name in plan.reduce]
+    blocks: list[LoopRef] = []
+    if plan.depth is not None:
+        depth, reduce[-1] = s.split(reduce[-1], factors=(None, plan.depth))
+        blocks.append(depth)
+    shared = _longest(s, outer) if plan.parallel == "rows" else None
+    first = [shared] if shared is not None else []
+    outer = [loop for loop in outer if loop is not shared]
+    s.reorder(*blocks, *first, panel, *outer, *reduce, *tile)
+    for loop in tile[:-1]:
+        s.unroll(loop)
+    s.vectorize(lane)
+    if plan.packed is not None:
+        place = panel if shared is None else blocks[0] if blocks else None
+        _pack(s, block, plan, place, whole=shared is not None)
+    if plan.parallel != "none":
+        s.parallel(panel if shared is None else shared)
+    s.decompose_reduction(block, reduce[0])
+
+
+def _pack(s: Schedule, block: str, plan: Plan, place: LoopRef | None, whole: bool) -> None:
+    """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
+    width = plan.vectors * plan.lanes
+    dim = plan.packed.plain.index(plan.column)
+    copy = s.cache_read(block, plan.packed.buffer)
+
+    def panels(*indices):
+        rest = indices[:dim] + indices[dim + 1 :]
+        return (indices[dim] // width, *rest, indices[dim] % width)
+
+    s.transform_layout(copy, copy.name, panels)
+    if place is not None:
+        s.compute_at(copy, place)
+    loops = s.loops(copy)[-len(plan.packed.plain) :]
+    column = loops.pop(dim)
+    if whole:
+        panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
+        s.reorder(panel, *loops, vector, lane)
+        s.parallel(panel)
+    else:
+        vector, lane = s.split(column, factors=(None, plan.lanes))
+        s.reorder(*loops, vector, lane)
+    s.vectorize(lane)
+
+
+def _size(axis: Axis) -> int:
+    return UNKNOWN_EXTENT if axis.extent is None else axis.extent
+
+
+def _column(pattern: Pattern) -> Axis | None:
+    """The axis along which the output is contiguous: the one that becomes vectors."""
+    for axis in reversed(pattern.spatial):
+        if axis.extent != 1 and pattern.store.stride(axis.name) == 1:
+            return axis
+    return None
+
+
+def _row(pattern: Pattern, column: Axis, wide: list[Access]) -> Axis | None:
+    """The innermost axis along which the wide operands are reused: the one that the register tile spans."""
+    candidates = [
+        axis
+        for axis in pattern.spatial
+        if axis is not column and axis.extent != 1 and not any(axis.name in load.axes for load in wide)
+    ]
+    roomy = [axis for axis in candidates if _size(axis) >= 4]
+    return (roomy or candidates or [None])[-1]
+
+
+def _longest(s: Schedule, loops: list[LoopRef]) -> LoopRef | None:
+    return max(loops, key=lambda loop: s.extent(loop) or UNKNOWN_EXTENT, default=None)
+
+
+def _tile(rows: int, columns: int, depth: int, lanes: int, target: Target) -> tuple[int, int]:
+    """The (rows, vectors) of the register tile that the model finds quickest, tails included."""
+    room = target.vector_registers - 1  # one holds the broadcast element
+    best = min(
+        (
+            (_cycles(rows, columns, depth, r, v, lanes, target), r, v)
+            for r in range(1, min(rows, 14) + 1)
+            for v in range(1, min(8, -(-columns // lanes)) + 1)
+            if r * v + v <= room
+        ),
+        default=(0, 1, 1),
+    )
+    return best[1], best[2]
+
+
+def _cycles(rows: int, columns: int, depth: int, r: int, v: int, lanes: int, target: Target) -> float:
+    """Cycles for the whole product by tiles of r rows and v vectors."""
+    full_rows, last_rows = divmod(rows, r)
+    vectors = -(-columns // lanes)
+    full_panels, last_vectors = divmod(vectors, v)
+    total = 0.0
+    for height, down in ((r, full_rows), (last_rows, last_rows > 0)):
+        for breadth, across in ((v, full_panels), (last_vectors, last_vectors > 0)):
+            if height and breadth:
+                fma = max(height * breadth / target.fma_per_cycle, target.fma_latency)
+                step = fma + LOAD_SHARE * (height + breadth)
+                total += down * across * (depth * step + TILE_OVERHEAD + 2 * height * breadth)
+    return total
+
+
+def _depth(axis: Axis, total: int, row_bytes: int, target: Target) -> int | None:
+    """The block of the last reduction axis that keeps a panel in its share of the level-2 cache; None: all of it."""
+    rest = total // max(1, _size(axis))
+    limit = int(target.l2 * PANEL_SHARE) // (row_bytes * max(1, rest))
+    if _size(axis) <= limit:
+        return None
+    for depth in (2048, 1024, 512, 256, 128, 64):
+        if depth <= limit:
+            return depth
+    return 64

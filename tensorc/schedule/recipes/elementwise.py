@@ -1,0 +1,94 @@
+"""Elementwise blocks: each output element once, memory in order, one pass of vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
+from tensorc.schedule.recipes.parallel import BYTES_PER_CYCLE, worth_threads
+from tensorc.schedule.schedule import Schedule
+from tensorc.target import Target
+
+UNKNOWN_EXTENT = 1 << 16
+LIGHT = 8  # operations a body may have before several vectors at a time would press on the registers
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The last `fused` axes are one loop, cut into vectors of `lanes`; `grain` elements of it make a thread's task."""
+
+    fused: int
+    lanes: int
+    parallel: bool
+    grain: int
+
+
+def matches(pattern: Pattern) -> bool:
+    """Whether every instance writes an element of its own."""
+    return not pattern.reduce
+
+
+def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
+    """Choose how many of the last axes are walked as one, and the vector; touches no IR."""
+    pattern = group.main
+    fused = _fusable(pattern)
+    axes = pattern.spatial
+    extent = math.prod(_size(axis) for axis in axes[len(axes) - fused :])
+    lanes = target.lanes(pattern.itemsize)
+    default = lanes * (4 if pattern.cost <= LIGHT else 1)
+    options = tuple(lanes * factor for factor in (1, 2, 4, 8))
+    while default > lanes and default * 4 > extent:
+        default //= 2
+    lanes = knobs.choice("lanes", options, default=default)
+    total = math.prod(map(_size, axes))
+    traffic = total * sum(access.itemsize for access in (pattern.store, *pattern.loads))
+    cycles = max(traffic / BYTES_PER_CYCLE, total * pattern.cost / target.lanes(pattern.itemsize))
+    parallel = knobs.choice("parallel", (True, False), default=worth_threads(cycles, threads))
+    tasks = 8 * threads
+    grain = max(1, -(-extent // (lanes * tasks)))
+    return Plan(fused, lanes, parallel and threads > 1, grain)
+
+
+def apply(s: Schedule, group: Group, plan: Plan) -> None:
+    """Perform the plan with schedule steps."""
+    loops = list(s.loops(group.main.block))
+    if not loops:
+        return
+    outer, inner = loops[: len(loops) - plan.fused], loops[len(loops) - plan.fused :]
+    loop = s.fuse(*inner) if len(inner) > 1 else inner[0]
+    if plan.parallel and not outer:
+        task, chunk, lane = s.split(loop, factors=(None, plan.grain, plan.lanes))
+        s.parallel(task)
+    else:
+        chunk, lane = s.split(loop, factors=(None, plan.lanes))
+        if plan.parallel:
+            s.parallel(s.fuse(*outer) if len(outer) > 1 else outer[0])
+    s.vectorize(lane)
+
+
+def _size(axis: Axis) -> int:
+    return UNKNOWN_EXTENT if axis.extent is None else axis.extent
+
+
+def _fusable(pattern: Pattern) -> int:
+    """How many of the last axes every access walks as one contiguous run, or does not depend on at all."""
+    axes = pattern.spatial
+    fused = min(1, len(axes))
+    while fused < len(axes) and all(
+        _runs_on(access, axes[len(axes) - fused - 1], axes[len(axes) - fused :]) for access in (pattern.store, *pattern.loads)
+    ):
+        fused += 1
+    return fused
+
+
+def _runs_on(access: Access, outer: Axis, inner: tuple[Axis, ...]) -> bool:
+    """Whether a step of `outer` moves the address as far as the whole run of the axes inside."""
+    if outer.extent is None or any(axis.extent is None for axis in inner):
+        return False
+    first = access.stride(inner[0].name)
+    step = access.stride(outer.name)
+    if first is None or step is None:
+        return False
+    return step == first * inner[0].extent

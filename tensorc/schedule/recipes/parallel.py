@@ -1,0 +1,13 @@
+"""When threads pay, and over which loop."""
+
+from __future__ import annotations
+
+# Waking a second thread and sharing out the work costs a few microseconds, some ten thousand cycles; a share of less
+# work than this per thread is not worth it.
+CYCLES_PER_THREAD = 30_000
+BYTES_PER_CYCLE = 6  # what one core streams from memory
+
+
+def worth_threads(cycles: float, threads: int) -> bool:
+    """Whether work of so many cycles is worth sharing among so many threads."""
+    return threads > 1 and cycles > CYCLES_PER_THREAD * threads

@@ -1,0 +1,92 @@
+"""Reductions without reuse: sums, norms, pooling, matrix-vector products; all limited by memory.
+
+Where the data is contiguous along an axis of the output, that axis becomes vectors and each keeps its accumulators;
+where it is contiguous along the reduction, the reduction becomes vectors of partial results that combine at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.recipes.access import Axis, Group, Pattern
+from tensorc.schedule.recipes.parallel import worth_threads
+from tensorc.schedule.schedule import Schedule
+from tensorc.target import Target
+
+ACCUMULATORS = 4  # vectors in flight: enough to hide the latency of an addition
+UNKNOWN_EXTENT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`axis` becomes vectors of `lanes` elements, `vectors` of them side by side; `parallel`: share the outer loops."""
+
+    axis: str | None
+    lanes: int
+    vectors: int
+    parallel: bool
+
+
+def matches(pattern: Pattern) -> bool:
+    """Whether the block reduces at all."""
+    return bool(pattern.reduce)
+
+
+def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
+    """Choose the axis for vectors by how the loads walk memory; touches no IR."""
+    pattern = group.main
+    axis = _vector_axis(pattern)
+    lanes = target.lanes(pattern.itemsize)
+    extent = 1 if axis is None else axis.extent or UNKNOWN_EXTENT
+    while lanes > 1 and lanes // 2 >= extent:
+        lanes //= 2
+    most = max(1, min(ACCUMULATORS, extent // lanes))
+    vectors = knobs.choice("vectors", (1, 2, 4, 8), default=1 << (most.bit_length() - 1))
+    work = math.prod(a.extent or UNKNOWN_EXTENT for a in pattern.axes) * pattern.cost / lanes
+    parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
+    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1)
+
+
+def apply(s: Schedule, group: Group, plan: Plan) -> None:
+    """Perform the plan with schedule steps."""
+    pattern = group.main
+    block = pattern.block
+    loops = dict(zip([axis.name for axis in pattern.axes], s.loops(block)))
+    spatial = [loops[axis.name] for axis in pattern.spatial]
+    reduce = [loops[axis.name] for axis in pattern.reduce]
+    first_reduce = reduce[0]
+    if plan.axis is not None:
+        loop = loops[plan.axis]
+        if loop in spatial:
+            at = spatial.index(loop)
+            outer, vector, lane = s.split(loop, factors=(None, plan.vectors, plan.lanes))
+            spatial[at] = outer
+            s.reorder(*spatial, *reduce, vector, lane)
+            s.unroll(vector)
+            s.vectorize(lane)
+        else:
+            at = reduce.index(loop)
+            reduce[at], lane = s.split(loop, factors=(None, plan.vectors * plan.lanes))
+            first_reduce = reduce[0]
+            s.reorder(*spatial, *reduce, lane)
+            s.vectorize(lane)
+    if plan.parallel and spatial:
+        s.parallel(s.fuse(*spatial) if len(spatial) > 1 else spatial[0])
+    s.decompose_reduction(block, first_reduce)
+
+
+def _vector_axis(pattern: Pattern) -> Axis | None:
+    """The axis along which most loads are contiguous; an axis of the output wins over an equal one of the reduction,
+    unless it is shorter than a vector would like."""
+
+    def score(axis: Axis) -> tuple:
+        contiguous = sum(load.stride(axis.name) == 1 for load in pattern.loads)
+        broken = sum(load.stride(axis.name) is None for load in pattern.loads)
+        stored = pattern.store.stride(axis.name) == 1
+        roomy = min(axis.extent or UNKNOWN_EXTENT, 16)
+        return (roomy > 1, contiguous - broken + 0.5 * stored - (2 if roomy < 8 else 0), roomy)
+
+    axes = [axis for axis in pattern.axes if axis.extent != 1]
+    return max(axes, key=score, default=None)
