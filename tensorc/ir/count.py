@@ -4,25 +4,59 @@ from __future__ import annotations
 
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import (
-    Add, Binary, BitAnd, BitOr, BitXor, Call, Compare, Const, Div, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod,
-    Mul, Neg, ShiftLeft, ShiftRight, Sub, Var,
-)  # fmt: skip
+    Add,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Call,
+    Const,
+    Div,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    Var,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Stmt, Store
 from tensorc.ir.walk import children, substmts
 
 _OPERATIONS = frozenset(
-    (Add, Sub, Mul, Div, FloorDiv, Mod, Min, Max, Neg, Call, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
+    (
+        Add,
+        Sub,
+        Mul,
+        Div,
+        FloorDiv,
+        Mod,
+        Min,
+        Max,
+        Neg,
+        Call,
+        BitAnd,
+        BitOr,
+        BitXor,
+        ShiftLeft,
+        ShiftRight,
+    )
 )
 
 
 def count(function: Function) -> tuple[int, int]:
     """(operations, bytes) of an unscheduled function.
 
-    Operations are the arithmetic of the blocks' bodies, as written, at each point of their domains: a multiply and
-    an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic on nothing but iterators and
-    literals are none. A guard counts as if it always held. Bytes are those of the parameters, each once. Raises
-    UnsupportedError where an extent is not constant.
+    Operations are the arithmetic of the blocks' bodies, as written, at each point of their domains:
+    a multiply and an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic
+    on nothing but iterators and literals are none. A guard counts as its costlier side. Bytes are
+    those of the parameters, each once. Raises UnsupportedError where an extent is not constant.
     """
     total = sum([_bytes(function, buffer) for buffer in function.params])
     return _operations(function, function.body), total
@@ -37,12 +71,14 @@ def _bytes(function: Function, buffer) -> int:
 
 def _extent(function: Function, extent: Expr) -> int:
     if type(extent) is not Const:
-        raise UnsupportedError(f"count of function {function.name!r}: an extent is not constant; only constants count")
+        raise UnsupportedError(
+            f"count of function {function.name!r}: an extent is not constant; only constants count"
+        )
     return max(extent.value, 0)
 
 
 def _operations(function: Function, stmt: Stmt) -> int:
-    """Operations of a statement, run once; loops around blocks do not count, the blocks' domains do."""
+    """Operations of a statement; not the loops around a block count but its domain."""
     match stmt:
         case Store(_, _, value):
             return _cost(value, {})[0]
@@ -64,7 +100,7 @@ def _holds_block(stmt: Stmt) -> bool:
 
 
 def _cost(expr: Expr, known: dict[int, tuple[int, bool]]) -> tuple[int, bool]:
-    """Operations of an expression, and whether it is index arithmetic: integers of iterators and literals only."""
+    """Operations, and whether it is index arithmetic: integers of iterators and literals only."""
     done = known.get(id(expr))
     if done is None:
         done = known[id(expr)] = _cost_once(expr, known)
@@ -77,13 +113,10 @@ def _cost_once(expr: Expr, known: dict[int, tuple[int, bool]]) -> tuple[int, boo
             return 0, expr.dtype.is_int
         case Load():
             return 0, False
-        case IfThenElse(_, true):
-            return _cost(true, known)[0], False
+        case IfThenElse(_, true, false):
+            return max(_cost(true, known)[0], _cost(false, known)[0]), False
         case _:
             costs = [_cost(operand, known) for operand in children(expr)]
-    is_index = all([index for _, index in costs]) and not isinstance(expr, Call)
-    if isinstance(expr, Compare) or not expr.dtype.is_int:
-        is_index = False
-    if is_index:
+    if expr.dtype.is_int and type(expr) is not Call and all([is_index for _, is_index in costs]):
         return 0, True
-    return sum([cost for cost, _ in costs]) + (type(expr) in _OPERATIONS), is_index
+    return sum([cost for cost, _ in costs]) + (type(expr) in _OPERATIONS), False

@@ -5,9 +5,25 @@ from __future__ import annotations
 from tensorc.arith import Domain, Interval, bounds, can_prove
 from tensorc.errors import ExpressionError, UnsupportedError
 from tensorc.ir.expr import (
-    EQ, GE, GT, LE, LT, NE, And, Compare, Const, Expr, IfThenElse, Load, Not, Or, Var, logical_and, logical_not,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Compare,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Not,
+    Or,
+    Var,
+    logical_and,
+    logical_not,
     logical_or,
-)  # fmt: skip
+)
 from tensorc.ir.printer import show
 from tensorc.ir.walk import children, walk_expr
 from tensorc.te.tensor import Tensor
@@ -16,8 +32,10 @@ _OPPOSITE = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
 
 def check_accesses(stage: Tensor) -> None:
-    """Raise ExpressionError for the first access that is not proved to stay in its buffer, under the conditions of
-    the if_then_else around it; UnsupportedError for an index that is itself loaded.
+    """Refuse a stage that may read outside a buffer.
+
+    Raises ExpressionError for the first access that is not proved to stay in its buffer under the
+    conditions of the if_then_else around it, UnsupportedError for an index that is loaded.
     """
     axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
@@ -64,17 +82,19 @@ class _Accesses:
                 continue
             if any(type(e) is Load for e in walk_expr(index)):
                 raise UnsupportedError(
-                    f"{self.what}: access {show(load)} has an index that is loaded from data, which is not supported; "
+                    f"{self.what}: access {show(load)} has an index that is loaded from data, "
+                    "which is not supported; "
                     "index by iterators"
                 )
             if not _is_proved(index, extent, domain):
                 raise ExpressionError(
-                    f"{self.what}: access {show(load)} {_complaint(index, extent, dimension, domain)}; guard it with "
+                    f"{self.what}: access {show(load)} "
+                    f"{_complaint(index, extent, dimension, domain)}; guard it with "
                     "te.if_then_else"
                 )
 
     def _is_within(self, var: Var, extent: Expr) -> bool:
-        """Whether an iterator is one of an axis that is no longer than the dimension: most accesses are."""
+        """Whether an iterator's axis is no longer than the dimension; most accesses are such."""
         own = self.extents.get(var)
         if type(own) is Const and type(extent) is Const:
             return own.value <= extent.value
@@ -85,14 +105,15 @@ def _is_proved(index: Expr, extent: Expr, domain: Domain) -> bool:
     interval = bounds(index, domain)
     is_low = interval.lo is not None and interval.lo >= 0
     is_high = type(extent) is Const and interval.hi is not None and interval.hi < extent.value
-    return (is_low or can_prove(index >= 0, domain)) and (is_high or can_prove(index < extent, domain))
+    return (is_low or can_prove(index >= 0, domain)) and (
+        is_high or can_prove(index < extent, domain)
+    )
 
 
 def _complaint(index: Expr, extent: Expr, dimension: int, domain: Domain) -> str:
     """`reads index 5..104 of dimension 0, whose extent is 100`."""
-    return (
-        f"reads index {_range_text(bounds(index, domain))} of dimension {dimension}, whose extent is {show(extent)}"
-    )
+    reads = _range_text(bounds(index, domain))
+    return f"reads index {reads} of dimension {dimension}, whose extent is {show(extent)}"
 
 
 def _range_text(interval: Interval) -> str:

@@ -1,4 +1,4 @@
-"""The key of a definition: a text that two lists of tensors share just where they define the same function."""
+"""The key of a definition: two lists of tensors share it just where they define one function."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tensorc.te.tensor import Tensor
 def canonical_text(tensors: Sequence[Tensor] | Tensor) -> str:
     """The graph of tensors as text: arguments in order, then each tensor after what it reads.
 
-    Names are replaced by the order of appearance, so that renaming tensors, axes and variables leaves the text, and
-    equal subexpressions are written once, so that sharing them in Python does. Raises ExpressionError where the
-    arguments are not different tensors.
+    Names are replaced by the order of appearance, so that renaming tensors, axes and variables
+    leaves the text, and equal subexpressions are written once, so that sharing them in Python does.
+    Raises ExpressionError where the arguments are not different tensors.
     """
     arguments = check_arguments(tensors)
     order = in_order(arguments)
@@ -38,14 +38,15 @@ class _Text:
         self.axes = {axis: f"i{d}" for d, axis in enumerate((*tensor.axes, *tensor.reduce_axes))}
         head = f"{tensor.dtype.name}[{self._list(tensor.buffer.shape)}]"
         if tensor.body is not None:
-            head += f" {tensor.reducer or ''}[{self._list(tensor.reduce_extents)}] {self._expr(tensor.body)}"
+            reduced = self._list(tensor.reduce_extents)
+            head += f" {tensor.reducer or ''}[{reduced}] {self._expr(tensor.body)}"
         self.text = ";".join([head, *self.lines])
 
     def _list(self, exprs: tuple[Expr, ...]) -> str:
         return ",".join([self._expr(expr) for expr in exprs])
 
     def _expr(self, root: Expr) -> str:
-        """The number of an expression, once its operands have theirs; iterative, since bodies may be deep."""
+        """The number of an expression, once its operands have theirs."""
         known = self.known
         stack = [root]
         while stack:

@@ -8,33 +8,59 @@ from types import FunctionType
 from tensorc.dtypes import DType, float32
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
-    Binary, Call, Cast, Compare, Const, Expr, IfThenElse, Load, Neg, Select, Var, as_expr, cast, logical_and,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Neg,
+    Select,
+    Var,
+    as_expr,
+    cast,
+    logical_and,
     logical_not,
-)  # fmt: skip
+)
 from tensorc.ir.walk import children, rebuild, walk_expr
 from tensorc.te.reduce import Reduce, identity
-from tensorc.te.tensor import Axis, Tensor, TensorBuffer, check_bytes, check_dtype, check_name, check_shape
+from tensorc.te.tensor import (
+    Axis,
+    Tensor,
+    TensorBuffer,
+    check_bytes,
+    check_dtype,
+    check_name,
+    check_shape,
+)
 
-MAX_DEPTH = 200  # of an expression: every pass below recurses over it, some with three frames a level
-MAX_SIZE = 100_000  # nodes of an expression written out as a tree: what is shared here is repeated by later passes
+MAX_DEPTH = 200  # of an expression: every pass recurses over it, some with three frames a level
+MAX_SIZE = 100_000  # nodes of an expression as a tree: later passes repeat what is shared here
 _VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 
 
 def compute(shape, fcompute, name: str = "compute", dtype: DType | str | None = None) -> Tensor:
     """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
-    The function's parameter names name the iterators. A reduction may stand anywhere in the body: one that is not
-    the whole body becomes a stage of its own, called `<name>_sum` for a sum, over the iterators that it needs.
-    `dtype` is what the elements must be, and what a plain number as body becomes. Raises ExpressionError where the
-    function does not fit the shape or does not return one expression, and for all that te.placeholder refuses.
+    The function's parameter names name the iterators. A reduction may stand anywhere in the body:
+    one that is not the whole body becomes a stage of its own, called `<name>_sum` for a sum, over
+    the iterators that it needs. `dtype` is what the elements must be, and what a plain number as
+    body becomes. Raises ExpressionError where the function does not fit the shape or does not
+    return one expression, and for all that te.placeholder refuses.
     """
     what = f"compute {check_name('compute', name)!r}"
     if dtype is not None:
         dtype = check_dtype(what, dtype)
     extents = check_shape(what, shape)
     if not callable(fcompute):
-        raise ExpressionError(f"{what}: {fcompute!r} is not callable; give a function of the indices")
-    axes = tuple([Axis(n, e) for n, e in zip(_iterator_names(what, fcompute, len(extents)), extents)])
+        raise ExpressionError(
+            f"{what}: {fcompute!r} is not callable; give a function of the indices"
+        )
+    axes = tuple(
+        [Axis(n, e) for n, e in zip(_iterator_names(what, fcompute, len(extents)), extents)]
+    )
     body = _as_body(what, fcompute(*axes), dtype)
     check_bytes(what, extents, body.dtype)
     _check_size(what, body)
@@ -43,14 +69,15 @@ def compute(shape, fcompute, name: str = "compute", dtype: DType | str | None = 
 
 
 def _iterator_names(what: str, fcompute, ndim: int) -> list[str]:
-    """The names of the function's positional parameters that have no default, extended by `*args`."""
+    """The names of the positional parameters without a default, extended by `*args`."""
     names, varargs = _parameters(what, fcompute)
     if varargs is not None:
         names += [f"{varargs}{d}" for d in range(ndim - len(names))]
     if len(names) != ndim:
         raise ExpressionError(
-            f"{what}: the function takes {len(names)} indices{f' {tuple(names)}' if names else ''}, the shape has "
-            f"{ndim} dimensions; give one parameter a dimension"
+            f"{what}: the function takes {len(names)} "
+            f"indices, the shape has {ndim} dimensions; "
+            "give one parameter a dimension"
         )
     for name in names:
         check_name(f"{what}: iterator", name)
@@ -65,7 +92,9 @@ def _parameters(what: str, fcompute) -> tuple[list[str], str | None]:
     try:
         parameters = inspect.signature(fcompute).parameters.values()
     except ValueError:
-        raise ExpressionError(f"{what}: {fcompute!r} does not tell its parameters; wrap it in a lambda") from None
+        raise ExpressionError(
+            f"{what}: {fcompute!r} does not tell its parameters; wrap it in a lambda"
+        ) from None
     names, varargs = [], None
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -73,7 +102,9 @@ def _parameters(what: str, fcompute) -> tuple[list[str], str | None]:
         elif parameter.default is not parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
             continue
         elif parameter.kind is parameter.KEYWORD_ONLY:
-            raise ExpressionError(f"{what}: parameter {parameter.name!r} is keyword-only; indices come by position")
+            raise ExpressionError(
+                f"{what}: parameter {parameter.name!r} is keyword-only; indices come by position"
+            )
         else:
             names.append(parameter.name)
     return names, varargs
@@ -81,24 +112,36 @@ def _parameters(what: str, fcompute) -> tuple[list[str], str | None]:
 
 def _as_body(what: str, value, dtype: DType | None) -> Expr:
     if isinstance(value, Tensor):
-        raise ExpressionError(f"{what}: the function returns tensor {value.name!r} itself; index it, {value.name}[...]")
+        raise ExpressionError(
+            f"{what}: the function returns tensor {value.name!r} itself; index it, "
+            f"{value.name}[...]"
+        )
     if value is None:
         raise ExpressionError(f"{what}: the function returns None; it must return an expression")
     if isinstance(value, (tuple, list)):
-        raise ExpressionError(f"{what}: the function returns a {type(value).__name__}; it must return one expression")
+        raise ExpressionError(
+            f"{what}: the function returns a {type(value).__name__}; it must return one expression"
+        )
     try:
         body = as_expr(value, None if isinstance(value, Expr) else dtype)
     except ExpressionError as error:
         raise ExpressionError(f"{what}: {error}") from None
     if body.dtype.lanes != 1:
-        raise ExpressionError(f"{what}: the body is the vector {body.dtype}; an element is a scalar")
+        raise ExpressionError(
+            f"{what}: the body is the vector {body.dtype}; an element is a scalar"
+        )
     if dtype is not None and body.dtype is not dtype:
-        raise ExpressionError(f"{what}: the body is {body.dtype}, dtype asks for {dtype}; cast the body")
+        raise ExpressionError(
+            f"{what}: the body is {body.dtype}, dtype asks for {dtype}; cast the body"
+        )
     return body
 
 
 def _check_size(what: str, body: Expr) -> None:
-    """Refuse bodies that a recursive walk could not finish. This walk is iterative, and once over what is shared."""
+    """Refuse bodies that a recursive walk could not finish.
+
+    This walk is iterative, and goes but once over what is shared.
+    """
     known: dict[int, tuple[int, int]] = {}
     stack = [body]
     while stack:
@@ -121,13 +164,13 @@ def _check_size(what: str, body: Expr) -> None:
     depth, size = known[id(body)]
     if depth > MAX_DEPTH:
         raise ExpressionError(
-            f"{what}: the body is {depth} operations deep, more than {MAX_DEPTH}; make a tensor of a part of it, or a "
-            "reduction of a long sum"
+            f"{what}: the body is {depth} operations deep, more than {MAX_DEPTH}; make "
+            "a tensor of a part of it, or a reduction of a long sum"
         )
     if size > MAX_SIZE:
         raise ExpressionError(
-            f"{what}: the body written out is {size} operations, more than {MAX_SIZE}; make a tensor of a part that it "
-            "uses more than once"
+            f"{what}: the body written out is {size} operations, more than "
+            f"{MAX_SIZE}; make a tensor of a part that it uses more than once"
         )
 
 
@@ -137,7 +180,8 @@ def _check_names(what: str, axes: tuple[Axis, ...], body: Expr) -> None:
     for axis in body.axes if type(body) is Reduce else ():
         if axis.is_named and axis.name in names:
             raise ExpressionError(
-                f"{what}: reduce axis {axis.name!r} is named as another iterator here; give it a name of its own"
+                f"{what}: reduce axis {axis.name!r} is named as another iterator here; give it a "
+                "name of its own"
             )
         names.add(axis.name)
 
@@ -175,8 +219,10 @@ class _Splitter:
             origin=self.origin,
         )
 
-    def lift(self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]) -> Expr:
-        """The element of a stage that holds the reduction, over those axes in scope that it reads."""
+    def lift(
+        self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]
+    ) -> Expr:
+        """The element of a stage that holds the reduction, over the axes that it reads."""
         guards = _useful(guards, reduce)
         key = (reduce, guards)
         if key not in self.lifted:
@@ -194,7 +240,7 @@ class _Splitter:
 
 
 class _Converter:
-    """Replaces axes by plain variables and reductions by loads of their stages, and notes what the body reads."""
+    """Puts plain variables for axes and loads for reductions; notes what the body reads."""
 
     def __init__(self, splitter: _Splitter, name: str, scope: dict[Axis, Var]):
         self.splitter = splitter
@@ -243,10 +289,12 @@ class _Converter:
         what = f"compute {self.splitter.origin!r}"
         if axis.is_reduce:
             raise ExpressionError(
-                f"{what}: reduce axis {axis.name!r} is used outside of a reduction over it; name it in axis= of te.sum "
-                "or its kin"
+                f"{what}: reduce axis {axis.name!r} is used outside of a reduction over it; "
+                "name it in axis= of te.sum or its kin"
             )
-        raise ExpressionError(f"{what}: iterator {axis.name!r} belongs to another compute; use the function's own")
+        raise ExpressionError(
+            f"{what}: iterator {axis.name!r} belongs to another compute; use the function's own"
+        )
 
     def _reduce(self, reduce: Reduce, guards: tuple[Expr, ...]) -> Expr:
         for axis in reduce.axes:
@@ -262,13 +310,17 @@ class _Converter:
     def _note(self, load: Load) -> None:
         if not isinstance(load.buffer, TensorBuffer):
             raise ExpressionError(
-                f"compute {self.splitter.origin!r}: buffer {load.buffer.name!r} belongs to no tensor; read tensors"
+                f"compute {self.splitter.origin!r}: buffer {load.buffer.name!r} belongs to no "
+                "tensor; read tensors"
             )
         self.inputs[load.buffer.tensor] = None
 
 
 def _reduced_twice(origin: str, axis: Axis) -> str:
-    return f"compute {origin!r}: axis {axis.name!r} is reduced twice, one reduction in another; declare a second axis"
+    return (
+        f"compute {origin!r}: axis {axis.name!r} is reduced twice, one reduction in another; "
+        "declare a second axis"
+    )
 
 
 def _plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
@@ -296,27 +348,30 @@ def _free_axes(expr: Expr) -> set[Axis]:
 
 
 def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
-    """The conditions that may be needed to prove an access in a reduction: they read iterators only, and some that
-    the reduction reads. Others would only make its stage larger.
+    """The conditions that may help to prove an access in a reduction.
+
+    They load nothing, and share an axis with the reduction: others only make its stage larger.
     """
-    free = _free_axes(reduce) if guards else set()
-    return tuple(
-        [
-            guard
-            for guard in guards
-            if not any(type(e) in (Load, Reduce) for e in walk_expr(guard))
-            and not free.isdisjoint(_free_axes(guard))
-        ]
-    )
+    if not guards:
+        return ()
+    free = _free_axes(reduce)
+
+    def is_useful(guard: Expr) -> bool:
+        if any(type(e) in (Load, Reduce) for e in walk_expr(guard)):
+            return False
+        axes = _free_axes(guard)
+        return not axes or not free.isdisjoint(axes)
+
+    return tuple([guard for guard in guards if is_useful(guard)])
 
 
 def _is_narrow(reduce: Reduce) -> bool:
-    """Whether terms are combined in float32: a float16 accumulator would round after each of them."""
+    """Whether terms are combined in float32: a float16 accumulator would round after each."""
     return reduce.dtype.is_float and reduce.dtype.bits < 32 and reduce.reducer in ("sum", "prod")
 
 
 def _widen(expr: Expr) -> Expr:
-    """A float16 or bfloat16 expression in float32: what it loads is converted, what it computes is not rounded."""
+    """A float16 or bfloat16 expression in float32: what it computes is not rounded."""
     match expr:
         case Binary(a, b) if not isinstance(expr, Compare):
             return type(expr)(_widen(a), _widen(b))

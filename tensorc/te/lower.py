@@ -20,11 +20,11 @@ _TRUE = const(True)
 
 
 def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
-    """The function of these tensors: those computed are its outputs, the others its inputs, in the order given.
+    """The function of these tensors: those computed are outputs, the others inputs.
 
-    What is needed besides becomes internal buffers. Each stage is one nest of loops named `<block>.<iterator>`
-    around one block. Raises ExpressionError where an access is not proved to stay in its buffer, where an input is
-    missing from the list, and where nothing is computed.
+    What is needed besides becomes internal buffers. Each stage is one nest of loops named
+    `<block>.<iterator>` around one block. Raises ExpressionError where an access is not proved to
+    stay in its buffer, where an input is missing from the list, and where nothing is computed.
     """
     check_name("lower", name)
     tensors = check_arguments(tensors)
@@ -34,7 +34,9 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     given = set(tensors)
     internal = [stage for stage in stages if stage not in given]
     taken: set[str] = set()
-    buffers = {t: Buffer(_unique(t.name, taken), t.buffer.shape, t.dtype) for t in (*tensors, *internal)}
+    buffers = {
+        t: Buffer(_unique(t.name, taken), t.buffer.shape, t.dtype) for t in (*tensors, *internal)
+    }
     for stage in stages:
         check_accesses(stage)
     nests = [_nest(stage, buffers, taken) for stage in stages]
@@ -56,7 +58,9 @@ def _check_inputs(tensors: tuple[Tensor, ...], order: tuple[Tensor, ...]) -> Non
     given = set(tensors)
     for tensor in order:
         if tensor.is_placeholder and tensor not in given:
-            raise ExpressionError(f"lower: placeholder {tensor.name!r} is read but not in the list of tensors; add it")
+            raise ExpressionError(
+                f"lower: placeholder {tensor.name!r} is read but not in the list of tensors; add it"
+            )
 
 
 def _unique(name: str, taken: set[str]) -> str:
@@ -70,7 +74,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
-    """The variables that shapes of the parameters determine, and the other variables, in order of appearance."""
+    """The variables that shapes of parameters determine, and the others; in order of appearance."""
     determined = dict.fromkeys(
         extent for tensor in tensors for extent in tensor.buffer.shape if type(extent) is Var
     )
@@ -83,7 +87,9 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     names: set[str] = set()
     for variable in used:
         if variable.name in names:
-            raise ExpressionError(f"lower: two variables are named {variable.name!r}; use one te.var, or two names")
+            raise ExpressionError(
+                f"lower: two variables are named {variable.name!r}; use one te.var, or two names"
+            )
         names.add(variable.name)
     return tuple(determined), tuple([variable for variable in used if variable not in determined])
 
@@ -96,7 +102,10 @@ def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> S
     if stage.reducer is not None:
         neutral = identity(stage.reducer, stage.dtype)
         if any(type(extent) is Const and extent.value == 0 for _, extent in reduce_axes):
-            value, reduce_axes = neutral, ()  # no term: without an instance of the block nothing would be written
+            value, reduce_axes = (
+                neutral,
+                (),
+            )  # no term: without an instance of the block nothing would be written
         else:
             init = Store(buffer, stage.axes, neutral)
             value = COMBINE[stage.reducer](Load(buffer, stage.axes), value)
@@ -120,6 +129,10 @@ def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, 
     new = done.get(id(expr))
     if new is None:
         operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])
-        new = Load(buffers[expr.buffer.tensor], operands) if type(expr) is Load else rebuild(expr, operands)
+        new = (
+            Load(buffers[expr.buffer.tensor], operands)
+            if type(expr) is Load
+            else rebuild(expr, operands)
+        )
         done[id(expr)] = new
     return new

@@ -1,4 +1,4 @@
-"""Scalar functions for the bodies of definitions. Literals adopt the dtype of the other operands."""
+"""Scalar functions for the bodies of definitions; literals adopt the dtype beside them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,77 @@ from tensorc.dtypes import DType
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import (
-    Const, Expr, as_expr, cast, eq, floordiv, if_then_else, logical_and, logical_not, logical_or, maximum, minimum,
-    mod, ne, select,
-)  # fmt: skip
+    Const,
+    Expr,
+    as_expr,
+    cast,
+    eq,
+    floordiv,
+    if_then_else,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    ne,
+    select,
+)
 from tensorc.ir.expr import const as ir_const
 from tensorc.ir.intrinsic import call
 
 __all__ = [
-    "abs", "all", "any", "cast", "ceil", "const", "copysign", "cos", "eq", "erf", "exp", "exp2", "expm1", "floor",
-    "floordiv", "fmod", "ge", "gt", "if_then_else", "isfinite", "isinf", "isnan", "le", "log", "log10", "log1p",
-    "log2", "logical_and", "logical_not", "logical_or", "lt", "max_value", "maximum", "min_value", "minimum", "mod",
-    "ne", "pow", "round", "select", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc",
-]  # fmt: skip
+    "abs",
+    "all",
+    "any",
+    "cast",
+    "ceil",
+    "const",
+    "copysign",
+    "cos",
+    "eq",
+    "erf",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "floordiv",
+    "fmod",
+    "ge",
+    "gt",
+    "if_then_else",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "le",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "lt",
+    "max_value",
+    "maximum",
+    "min_value",
+    "minimum",
+    "mod",
+    "ne",
+    "pow",
+    "round",
+    "select",
+    "sigmoid",
+    "sin",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+]
 
 
 def const(value, dtype: DType | str | None = None) -> Expr:
-    """The literal `value`; by default int64, float32 or bool. Raises ExpressionError where it does not fit."""
+    """The literal `value`, by default int64, float32 or bool. It must fit; else ExpressionError."""
     return as_expr(value) if dtype is None else ir_const(value, dtype)
 
 
@@ -76,7 +131,8 @@ def any(*conditions, axis=None) -> Expr:
 def _check_no_axis(what: str, reducer: str, axis) -> None:
     if axis is not None:
         raise UnsupportedError(
-            f"{what}: reducing conditions over axes is not supported; use te.{reducer} of te.cast(condition, 'uint8')"
+            f"{what}: reducing conditions over axes is not supported; use te.{reducer} of "
+            "te.cast(condition, 'uint8')"
         )
 
 

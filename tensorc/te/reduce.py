@@ -7,7 +7,7 @@ from dataclasses import field
 from tensorc.dtypes import DType, int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Add, Const, Expr, Max, Min, Mul, as_expr, const, node, sub
-from tensorc.te.tensor import Axis, check_extent, check_name
+from tensorc.te.tensor import Axis, Tensor, check_extent, check_name
 
 # reducer -> how two partial results combine, and the value that changes nothing
 COMBINE = {"sum": Add, "prod": Mul, "min": Min, "max": Max}
@@ -47,8 +47,8 @@ class Reduce(Expr):
 def reduce_axis(extent, name: str | None = None) -> Axis:
     """An iterator to reduce over: 0 .. extent - 1, or lo .. hi - 1 for a pair (lo, hi).
 
-    An axis without a name is called "k", with a suffix where that is taken. Raises ExpressionError for an extent
-    that is negative or no integer.
+    An axis without a name is called "k", with a suffix where that is taken. Raises ExpressionError
+    for an extent that is negative or no integer.
     """
     is_named = name is not None
     name = check_name("reduce_axis", name) if is_named else "k"
@@ -64,7 +64,9 @@ def _from_range(name: str, pair) -> tuple[int, int | Expr]:
         raise ExpressionError(f"{what}: a range has two ends, (lo, hi), not {len(pair)}")
     lo, hi = [e.value if type(e) is Const else e for e in pair]
     if isinstance(lo, bool) or not hasattr(lo, "__index__"):
-        raise ExpressionError(f"{what}: the lower end of ({lo!r}, {hi!r}) is not an integer constant")
+        raise ExpressionError(
+            f"{what}: the lower end of ({lo!r}, {hi!r}) is not an integer constant"
+        )
     lo = lo.__index__()
     if not int64.min <= lo <= int64.max:
         raise ExpressionError(f"{what}: the lower end {lo} does not fit int64")
@@ -78,12 +80,12 @@ def _from_range(name: str, pair) -> tuple[int, int | Expr]:
 
 
 def sum(expr, axis=None) -> Reduce:
-    """The sum over one reduce axis or a tuple of them. float16 and bfloat16 are summed in float32."""
+    """The sum over one reduce axis or a tuple of them; of float16 and bfloat16, in float32."""
     return _reduce("sum", expr, axis)
 
 
 def prod(expr, axis=None) -> Reduce:
-    """The product over one reduce axis or a tuple of them. float16 and bfloat16 are multiplied in float32."""
+    """The product over one reduce axis or a tuple of them; of float16 and bfloat16, in float32."""
     return _reduce("prod", expr, axis)
 
 
@@ -99,23 +101,35 @@ def max(expr, axis=None) -> Reduce:
 
 def _reduce(reducer: str, expr, axis) -> Reduce:
     what = f"te.{reducer}"
+    axes = _check_axes(reducer, axis)
+    if isinstance(expr, Tensor):
+        raise ExpressionError(
+            f"{what}: the value is tensor {expr.name!r} itself; index it, {expr.name}[...]"
+        )
+    value = as_expr(expr)
+    if value.dtype.is_bool:
+        raise ExpressionError(f"{what}: the value is bool; cast it to a number")
+    return Reduce(reducer, value, axes)
+
+
+def _check_axes(reducer: str, axis) -> tuple[Axis, ...]:
+    what = f"te.{reducer}"
     hint = f"; for two values use te.{reducer}imum" if reducer in ("min", "max") else ""
     if axis is None:
         raise ExpressionError(f"{what}: it reduces over axes, and axis= is missing{hint}")
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     if not axes:
         raise ExpressionError(f"{what}: axis is empty; give at least one te.reduce_axis")
-    for position, one in enumerate(axes):
-        if isinstance(one, Axis) and not one.is_reduce:
-            raise ExpressionError(
-                f"{what}: axis {one.name!r} is an axis of the result; declare a te.reduce_axis to reduce over{hint}"
-            )
+    for one in axes:
         if not isinstance(one, Axis):
             given = f"a {one.dtype} expression" if isinstance(one, Expr) else repr(one)
             raise ExpressionError(f"{what}: axis is {given}, not a te.reduce_axis{hint}")
-        if one in axes[:position]:
-            raise ExpressionError(f"{what}: axis {one.name!r} is given twice; each axis is reduced once")
-    value = as_expr(expr)
-    if value.dtype.is_bool:
-        raise ExpressionError(f"{what}: the value is bool; cast it to a number")
-    return Reduce(reducer, value, axes)
+        if not one.is_reduce:
+            raise ExpressionError(
+                f"{what}: axis {one.name!r} is an axis of the result, not a te.reduce_axis{hint}"
+            )
+        if axes.count(one) > 1:
+            raise ExpressionError(
+                f"{what}: axis {one.name!r} is given twice; each axis is reduced once"
+            )
+    return axes

@@ -15,10 +15,10 @@ _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
 
 class Axis(Var):
-    """An iterator while a definition is written; `compute` puts a plain variable, counted from 0, in its place.
+    """An iterator while a definition is written; `compute` puts a plain variable in its place.
 
-    It takes the values start, start + 1, ... start + extent - 1. `is_named` tells a name that the user chose, which
-    may not be taken twice, from one that may get a suffix.
+    It takes the values start, start + 1, ... start + extent - 1. `is_named` tells a name that the
+    user chose, which may not be taken twice, from one that may get a suffix.
     """
 
     __slots__ = ("extent", "is_named", "is_reduce", "start")
@@ -36,7 +36,7 @@ class Axis(Var):
 
 
 class TensorBuffer(Buffer):
-    """The buffer of a tensor, by which a load finds the tensor again; lowering puts a plain buffer in its place."""
+    """The buffer of a tensor, by which a load finds it; lowering puts a plain one in its place."""
 
     __slots__ = ("tensor",)
 
@@ -46,17 +46,25 @@ class TensorBuffer(Buffer):
 
 
 class Tensor:
-    """An array by its definition: `body` at each point of `axes`, combined by `reducer` over `reduce_axes`.
+    """An array by its definition: `body` at each point, combined over `reduce_axes`.
 
-    A placeholder has no body. `axes` are the iterators, one a dimension and counted from 0; `reduce_extents` belong
-    to `reduce_axes`. `inputs` are the tensors that the body reads and `scalars` the variables of `te.var` in it, in
-    order of appearance. `origin` is the name under which the user defined it, which differs from `name` for the
-    stages that `compute` splits off.
+    A placeholder has no body. `axes` are the iterators, one a dimension and counted from 0;
+    `reduce_extents` belong to `reduce_axes`. `inputs` are the tensors that the body reads and
+    `scalars` the variables of `te.var` in it, in order of appearance. `origin` is the name under
+    which the user defined it, which differs from `name` for the stages that `compute` splits off.
     """
 
     __slots__ = (
-        "axes", "body", "buffer", "inputs", "origin", "reduce_axes", "reduce_extents", "reducer", "scalars",
-    )  # fmt: skip
+        "axes",
+        "body",
+        "buffer",
+        "inputs",
+        "origin",
+        "reduce_axes",
+        "reduce_extents",
+        "reducer",
+        "scalars",
+    )
     __iter__ = None  # or Python would iterate by __getitem__, without end
 
     def __init__(
@@ -107,12 +115,13 @@ class Tensor:
         return self.body is None
 
     def __getitem__(self, indices) -> Load:
-        """The element at these indices, integers or integer expressions, one a dimension (`S[()]` for rank 0)."""
+        """The element at these integer indices, one a dimension; of rank 0, `S[()]`."""
         if type(indices) is not tuple:
             indices = (indices,)
         if len(indices) != len(self.buffer.shape):
             raise ExpressionError(
-                f"access {self.name}[...]: {len(indices)} indices for {self.ndim} dimensions; give one a dimension"
+                f"access {self.name}[...]: {len(indices)} indices for {self.ndim} dimensions; "
+                "give one a dimension"
             )
         return Load(self.buffer, tuple([self._index(d, i) for d, i in enumerate(indices)]))
 
@@ -122,11 +131,13 @@ class Tensor:
                 return value
             if not value.dtype.is_int:
                 raise ExpressionError(
-                    f"access {self.name}[...]: index {dimension} is {value.dtype}; cast it to an integer"
+                    f"access {self.name}[...]: index {dimension} is {value.dtype}; cast it to an "
+                    "integer"
                 )
         elif isinstance(value, bool) or not hasattr(value, "__index__"):
             raise ExpressionError(
-                f"access {self.name}[...]: index {dimension} is {value!r}, not an integer or an expression"
+                f"access {self.name}[...]: index {dimension} is {value!r}, not an integer or an "
+                "expression"
             )
         return as_index(value)
 
@@ -138,8 +149,9 @@ class Tensor:
 def placeholder(shape, dtype: DType | str = "float32", name: str = "placeholder") -> Tensor:
     """A tensor that the caller gives.
 
-    `shape` holds ints, or index expressions over `te.var` variables; `()` is one element. Raises ExpressionError for
-    an extent that is negative, no integer, or makes more bytes than int64 counts, and for a name that is no name.
+    `shape` holds ints, or index expressions over `te.var` variables; `()` is one element. Raises
+    ExpressionError for an extent that is negative, no integer, or makes more bytes than int64
+    counts, and for a name that is no name.
     """
     what = f"placeholder {check_name('placeholder', name)!r}"
     dtype = check_dtype(what, dtype)
@@ -149,21 +161,23 @@ def placeholder(shape, dtype: DType | str = "float32", name: str = "placeholder"
 
 
 def var(name: str, dtype: DType | str = "int64") -> Var:
-    """A variable for a symbolic extent, or a scalar parameter that bodies may read; int64 is what exists now."""
+    """A variable for symbolic extents, or a scalar parameter that bodies may read; int64."""
     check_name("var", name)
     if as_dtype(dtype) is not int64:
         raise UnsupportedError(
-            f"var {name!r}: dtype {as_dtype(dtype)} is not supported, only int64; pass other scalars as a tensor of "
+            f"var {name!r}: dtype {as_dtype(dtype)} is not supported, only int64; pass other "
+            "scalars as a tensor of "
             "shape ()"
         )
     return Var(name)
 
 
 def check_name(what: str, name: str) -> str:
-    """`name`, if it may stand in a program: ASCII letters, digits and `_`, in parts joined by dots."""
+    """`name`, if it is one: ASCII letters, digits and `_`, in parts joined by dots."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExpressionError(
-            f"{what}: name {name!r} is not a name; it is letters, digits and _, in parts joined by dots"
+            f"{what}: name {name!r} is not a name; it is letters, digits and _, in parts joined "
+            "by dots"
         )
     return name
 
@@ -171,7 +185,9 @@ def check_name(what: str, name: str) -> str:
 def check_dtype(what: str, dtype: DType | str) -> DType:
     dtype = as_dtype(dtype)
     if dtype.lanes != 1:
-        raise ExpressionError(f"{what}: dtype {dtype} is a vector; elements of a tensor are scalars")
+        raise ExpressionError(
+            f"{what}: dtype {dtype} is a vector; elements of a tensor are scalars"
+        )
     return dtype
 
 
@@ -192,7 +208,9 @@ def check_bytes(what: str, shape: tuple[Expr, ...], dtype: DType) -> None:
     for extent in shape:
         size *= extent.value if type(extent) is Const else 1
     if size > int64.max:
-        raise ExpressionError(f"{what}: it takes {size} bytes, more than int64 can count ({int64.max})")
+        raise ExpressionError(
+            f"{what}: it takes {size} bytes, more than int64 can count ({int64.max})"
+        )
 
 
 def check_extent(where: str, extent) -> Expr:
@@ -208,7 +226,9 @@ def check_extent(where: str, extent) -> Expr:
     if value < 0:
         raise ExpressionError(f"{where}: extent {value} is negative; an extent is 0 or more")
     if value > int64.max:
-        raise ExpressionError(f"{where}: extent {value} does not fit int64, which ends at {int64.max}")
+        raise ExpressionError(
+            f"{where}: extent {value} does not fit int64, which ends at {int64.max}"
+        )
     return const(value, int64)
 
 
@@ -218,6 +238,7 @@ def _symbolic_extent(where: str, extent: Expr) -> Expr:
     for variable in variables(extent):
         if isinstance(variable, Axis):
             raise ExpressionError(
-                f"{where}: the extent depends on iterator {variable.name!r}; it may depend on te.var only"
+                f"{where}: the extent depends on iterator {variable.name!r}; it may depend on "
+                "te.var only"
             )
     return as_index(extent)
