@@ -1,0 +1,199 @@
+"""The schedule: a function that is being rewritten, and the trace of the steps so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorc.errors import ScheduleError
+from tensorc.ir.function import Function
+from tensorc.ir.printer import show
+from tensorc.schedule.locate import (
+    all_blocks, all_loops, constant, find_block, find_loop, loops_above, refuse,
+)  # fmt: skip
+from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRef:
+    """A loop of a schedule and of its copies, by name."""
+
+    name: str
+    lineage: object = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """A block of a schedule and of its copies, by name."""
+
+    name: str
+    lineage: object = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Schedule:
+    """A loop nest and the steps that have been made on it.
+
+    `function` is the nest as it is now, `origin` as it was at first, `trace` the steps between them. Steps take
+    loops and blocks as handles (from `loops`, `block` and other steps) or as names. A step that is refused raises
+    ScheduleError, with the nest in a note, and leaves the schedule as it was. The functions in
+    `tensorc.schedule.primitives` say what each step does and requires.
+    """
+
+    __slots__ = ("_lineage", "function", "origin", "trace")
+
+    def __init__(self, function: Function):
+        if not isinstance(function, Function):
+            raise ScheduleError(f"Schedule takes a function of the IR, not {type(function).__name__}")
+        self.function = function
+        self.origin = function
+        self.trace = Trace()
+        self._lineage = object()
+
+    def copy(self) -> Schedule:
+        """A schedule that goes its own way from here; handles of one are good for the other."""
+        new = Schedule(self.function)
+        new.origin, new.trace, new._lineage = self.origin, self.trace, self._lineage
+        return new
+
+    def show(self) -> str:
+        """The text of the nest as it is now."""
+        return show(self.function)
+
+    def __repr__(self) -> str:
+        return f"Schedule({self.function.name!r}, {len(self.trace)} steps)"
+
+    # What there is.
+
+    def block(self, name: str) -> BlockRef:
+        """The block of this name."""
+        return BlockRef(find_block(self.function, self._name(name, BlockRef)).node.name, self._lineage)
+
+    def blocks(self) -> list[BlockRef]:
+        """Every block, in program order."""
+        return [BlockRef(block.name, self._lineage) for block in all_blocks(self.function)]
+
+    def loops(self, block: BlockRef | str) -> list[LoopRef]:
+        """The loops around a block, outermost first."""
+        found = loops_above(self.function, self._name(block, BlockRef))
+        return [LoopRef(loop.var.name, self._lineage) for loop in found]
+
+    def extent(self, loop: LoopRef | str) -> int | None:
+        """The extent of a loop, None where it is not constant."""
+        return constant(find_loop(self.function, self._name(loop, LoopRef)).node.extent)
+
+    # Steps.
+
+    def split(
+        self, loop: LoopRef | str, factors: Sequence[int | None], tail: str = "auto"
+    ) -> tuple[LoopRef, ...]:
+        """Split a loop into nested ones, outermost first; one factor may be None. See `primitives.loops.split`."""
+        factors = tuple(factors) if isinstance(factors, (list, tuple)) else factors
+        return self._loops("split", self._name(loop, LoopRef), factors, tail)
+
+    def fuse(self, *loops: LoopRef | str) -> LoopRef:
+        """Make one loop of nested ones, given outermost first. See `primitives.loops.fuse`."""
+        return self._loops("fuse", self._names(loops))[0]
+
+    def reorder(self, *loops: LoopRef | str) -> None:
+        """Put loops in this order, outermost first. See `primitives.loops.reorder`."""
+        self.perform("reorder", (self._names(loops),))
+
+    def parallel(self, loop: LoopRef | str) -> None:
+        """Share the iterations of a loop among threads. See `primitives.loops.parallel`."""
+        self.perform("parallel", (self._name(loop, LoopRef),))
+
+    def vectorize(self, loop: LoopRef | str) -> None:
+        """Make the iterations of a loop the lanes of vectors. See `primitives.loops.vectorize`."""
+        self.perform("vectorize", (self._name(loop, LoopRef),))
+
+    def unroll(self, loop: LoopRef | str) -> None:
+        """Repeat the body of a loop instead of looping. See `primitives.loops.unroll`."""
+        self.perform("unroll", (self._name(loop, LoopRef),))
+
+    def decompose_reduction(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
+        """Initialise a reduction in a block of its own before a loop. See `primitives.reduction`."""
+        return self._block("decompose_reduction", self._name(block, BlockRef), self._name(loop, LoopRef))
+
+    def compute_inline(self, block: BlockRef | str) -> None:
+        """Compute a block where its values are used. See `primitives.inlining`."""
+        self.perform("compute_inline", (self._name(block, BlockRef),))
+
+    def compute_at(self, block: BlockRef | str, loop: LoopRef | str) -> None:
+        """Compute what an iteration of a loop needs of a block in it. See `primitives.placement`."""
+        self.perform("compute_at", (self._name(block, BlockRef), self._name(loop, LoopRef)))
+
+    def cache_read(self, block: BlockRef | str, buffer, scope: str = "global") -> BlockRef:
+        """Let a block read a copy of a buffer (a name, or a read's number). See `primitives.caching`."""
+        return self._block("cache_read", self._name(block, BlockRef), _buffer(buffer), scope)
+
+    def cache_write(self, block: BlockRef | str, scope: str = "global") -> BlockRef:
+        """Let a block write to a buffer that is copied afterwards. See `primitives.caching`."""
+        return self._block("cache_write", self._name(block, BlockRef), scope)
+
+    def transform_layout(self, block: BlockRef | str, buffer, index_map) -> None:
+        """Lay an internal buffer out anew: `lambda i, j: (i // 8, j, i % 8)`. See `primitives.layout`."""
+        name = _buffer(buffer)
+        known = (*self.function.params, *self.function.allocs)
+        ndim = next((len(each.shape) for each in known if each.name == name), 0)
+        self.perform("transform_layout", (self._name(block, BlockRef), name, map_text(index_map, ndim)))
+
+    def perform(self, primitive: str, args: tuple[Any, ...]) -> tuple[str, ...]:
+        """One step by name, as traces hold it; returns the names of what it made."""
+        if primitive not in PRIMITIVES:
+            raise ScheduleError(f"no step is named {primitive!r}; there are {', '.join(PRIMITIVES)}")
+        try:
+            function, made = perform(self.function, primitive, args)
+        except ScheduleError as error:
+            self._explain_gone(primitive, args, error)
+            raise
+        self.function = function
+        self.trace = self.trace.then(Step(primitive, args, made))
+        return made
+
+    def _explain_gone(self, primitive: str, args: tuple[Any, ...], error: ScheduleError) -> None:
+        """Say it if a step was refused since an earlier one has replaced its loop."""
+        there = {loop.var.name for loop in all_loops(self.function)}
+        for name in _loops_in(primitive, args):
+            for step in self.trace.steps if name not in there else ():
+                if step.primitive in ("split", "fuse") and name in _loops_in(step.primitive, step.args):
+                    raise ScheduleError(f"{primitive}: loop {name!r} is gone, {step} replaced it") from error
+
+    def _loops(self, primitive: str, *args) -> tuple[LoopRef, ...]:
+        return tuple([LoopRef(name, self._lineage) for name in self.perform(primitive, args)])
+
+    def _block(self, primitive: str, *args) -> BlockRef:
+        return BlockRef(self.perform(primitive, args)[0], self._lineage)
+
+    def _name(self, given, kind: type) -> str:
+        what = "loop" if kind is LoopRef else "block"
+        if isinstance(given, str):
+            return given
+        if not isinstance(given, kind):
+            refuse(self.function, f"a {what} is needed, not {given!r}")
+        if given.lineage is not self._lineage:
+            refuse(self.function, f"{what} {given.name!r} belongs to another schedule")
+        return given.name
+
+    def _names(self, loops) -> tuple[str, ...]:
+        return tuple([self._name(loop, LoopRef) for loop in loops])
+
+
+def _buffer(buffer):
+    return buffer if isinstance(buffer, (str, int)) else getattr(buffer, "name", buffer)
+
+
+def _loops_in(primitive: str, args: tuple[Any, ...]) -> list[str]:
+    found: list[str] = []
+    for (_, kind), value in zip(PRIMITIVES[primitive].arguments, args):
+        if kind == "loops":
+            found.extend(value)
+        elif kind == "loop":
+            found.append(value)
+    return found
