@@ -1,4 +1,5 @@
-"""Whether a step keeps the meaning of a nest: read off the bindings of blocks and the elements that they touch.
+"""Whether a step keeps the meaning of a nest: read off the bindings of blocks and the elements that
+they touch.
 
 What is not proved is refused: every answer here is "yes, always" or "not known".
 """
@@ -12,8 +13,10 @@ from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
 from tensorc.ir.expr import (
     Add, And, Buffer, Expr, FloorDiv, Load, Max, Min, Mod, Mul, Or, Var, index, is_const,
 )  # fmt: skip
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
-from tensorc.ir.walk import all_exprs, substitute, uses, variables, walk
+from tensorc.ir.stmt import (
+    Barrier, Block, BlockIter, Check, Evaluate, For, Stmt, Store, While,
+)  # fmt: skip
+from tensorc.ir.walk import all_exprs, substitute, substmts, uses, variables, walk
 from tensorc.schedule.locate import (
     Place, all_blocks, block_places, blocks_below, constant, refuse, starts_at_zero,
 )  # fmt: skip
@@ -45,7 +48,8 @@ def loaded(block: Block) -> set[Buffer]:
 
 
 def is_plain(block: Block) -> bool:
-    """Whether an instance may run again, at any time: it only writes values that no instance of the block reads."""
+    """Whether an instance may run again, at any time: it only writes values that no instance of
+    the block reads."""
     return (
         block.init is None
         and all(it.kind == "spatial" for it in block.iters)
@@ -72,7 +76,8 @@ def kinds_using(block: Block, var: Var) -> set[str]:
 
 
 def is_injective(values: Iterable[Expr], loops: Sequence[For], domain: Domain) -> bool:
-    """Whether iterations of `loops` with equal `values` are the same iteration, the loops around them being fixed."""
+    """Whether iterations of `loops` with equal `values` are the same iteration, the loops around
+    them being fixed."""
     moving = {loop.var for loop in loops if constant(loop.extent) not in (0, 1)}
     if not moving:
         return True
@@ -83,9 +88,12 @@ def is_injective(values: Iterable[Expr], loops: Sequence[For], domain: Domain) -
 
 
 def _digits(value: Expr, moving: set[Var], domain: Domain) -> set[Expr]:
-    """The terms of a value that it determines: all of them where each factor exceeds the range of the lesser terms."""
+    """The terms of a value that it determines: all of them where each factor exceeds the range
+    of the lesser terms."""
     form = affine(value)
-    terms = sorted([(abs(factor), i) for i, (atom, factor) in enumerate(form.terms) if uses(atom, moving)])
+    terms = sorted(
+        [(abs(factor), i) for i, (atom, factor) in enumerate(form.terms) if uses(atom, moving)]
+    )
     for position in range(1, len(terms)):
         lesser = Affine(tuple([form.terms[i] for _, i in terms[:position]]), 0)
         if not _is_narrower(lesser.to_expr(), terms[position][0], domain):
@@ -100,7 +108,8 @@ def _is_narrower(expr: Expr, width: int, domain: Domain) -> bool:
 
 
 def _all_known(moving: set[Var], known: set[Expr], domain: Domain) -> bool:
-    """Whether the values `known` determine the variables: `x // c` with `x % c` give x, and x its digits."""
+    """Whether the values `known` determine the variables: `x // c` with `x % c` give x, and x
+    its digits."""
     while not moving <= known:
         found = {expr for expr in _recombined(known, domain) if expr not in known}
         for expr in tuple(found):
@@ -147,24 +156,38 @@ def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> 
 
     Several iterations may write the same value to one element; that is not refused.
     """
+    check_only_blocks(step, place)
     blocks = [p.node for p in places]
     written = {buffer: None for block in blocks for buffer in stored(block)}
     for buffer in written:
         users = [p for p in places if buffer in stored(p.node) or buffer in loaded(p.node)]
-        if len(users) == 1 and (is_plain(users[0].node) or _splits_domain(place, users[0])):
+        if len(users) == 1 and is_plain(users[0].node):
             continue
         found = [touch for touch in touches(users) if touch.buffer is buffer]
+        if len(users) == 1 and _touches_own(found) and _splits_domain(place, users[0]):
+            continue
         if _splits_buffer(place, found) or _is_private(place, buffer, users, found):
             continue
-        message = f"iterations of the loop may touch the same elements of buffer {buffer.name!r}, which"
+        message = (
+            f"iterations of the loop may touch the same elements of buffer {buffer.name!r}, which"
+        )
         writer = next(p.node.name for p in users if buffer in stored(p.node))
         refuse(place.function, f"{step}: {message} block {writer!r} writes", place.node.var.name)
+
+
+def _touches_own(found: Sequence[Touch]) -> bool:
+    """Whether an instance touches only one element: where it writes, it reads."""
+    return all(touch.indices == found[0].indices for touch in found)
 
 
 def _splits_domain(place: Place, user: Place) -> bool:
     """Whether different iterations run different spatial points of a block."""
     block, loop = user.node, place.node
-    inner = [each for each in user.loops[len(place.loops) + 1 :] if "spatial" in kinds_using(block, each.var)]
+    inner = [
+        each
+        for each in user.loops[len(place.loops) + 1 :]
+        if "spatial" in kinds_using(block, each.var)
+    ]
     values = [it.binding for it in block.iters if it.kind == "spatial"]
     return is_injective(values, (loop, *inner), _inside(user))
 
@@ -175,8 +198,9 @@ def _inside(place: Place) -> Domain:
 
 
 def _splits_buffer(place: Place, found: Sequence[Touch]) -> bool:
-    """Whether different iterations touch different parts of a buffer: in some dimensions every index is
-    `sum of factor * term of the loop + rest`, with the same terms, and the rest stays in a window below the factors."""
+    """Whether different iterations touch different parts of a buffer: in some dimensions every
+    index is `sum of factor * term of the loop + rest`, with the same terms, and the rest stays
+    in a window below the factors."""
     var = place.node.var
     if constant(place.node.extent) in (0, 1):
         return True
@@ -196,7 +220,9 @@ def _slices(place: Place, found: Sequence[Touch], dimension: int) -> set[Expr]:
         moving = tuple([term for term in form.terms if uses(term[0], (var,))])
         if any(uses(atom, inner) for atom, _ in moving):
             return set()
-        rest = tuple([term for term in form.terms if not uses(term[0], (var,)) and uses(term[0], inner)])
+        rest = tuple(
+            [term for term in form.terms if not uses(term[0], (var,)) and uses(term[0], inner)]
+        )
         fixed = frozenset(form.terms) - set(moving) - set(rest)
         interval = bounds(Affine(rest, form.constant).to_expr(), touch.block.domain())
         if interval.lo is None or interval.hi is None:
@@ -220,8 +246,11 @@ def _wider_terms(moving: Sequence[tuple[Expr, int]], width: int, domain: Domain)
     return {atom for atom, _ in moving}
 
 
-def _is_private(place: Place, buffer: Buffer, users: Sequence[Place], found: Sequence[Touch]) -> bool:
-    """Whether each iteration may have a copy of the buffer: nothing outside touches it, and all reads are covered."""
+def _is_private(
+    place: Place, buffer: Buffer, users: Sequence[Place], found: Sequence[Touch]
+) -> bool:
+    """Whether each iteration may have a copy of the buffer: nothing outside touches it, and all
+    reads are covered."""
     if buffer not in place.function.allocs:
         return False
     below = {p.node.name for p in users}
@@ -235,9 +264,11 @@ def _is_private(place: Place, buffer: Buffer, users: Sequence[Place], found: Seq
 
 
 def are_reads_covered(found: Sequence[Touch]) -> bool:
-    """Whether each load of one buffer reads what was stored in the same iteration of the loops around both.
+    """Whether each load of one buffer reads what was stored in the same iteration of the loops
+    around both.
 
-    A block that accumulates reads its own element, which its `init` wrote, or an initialising block did.
+    A block that accumulates reads its own element, which its `init` wrote, or an initialising block
+    did.
     """
     writes = [touch for touch in found if touch.is_store]
     for read in found:
@@ -256,13 +287,15 @@ def _is_own_element(read: Touch, writes: Sequence[Touch]) -> bool:
 
 
 def _covers(write: Touch, read: Touch) -> bool:
-    """Whether a store fills, before a load runs, all that the load reads, within an iteration of the loops that they
-    share."""
+    """Whether a store fills, before a load runs, all that the load reads, within an iteration of
+    the loops that they share."""
     writer, reader = write.block, read.block
     shared = _shared_depth(writer, reader)
     if shared is None or not _is_before(writer, reader, shared):
         return False
-    above = {loop.var for stmt in writer.path[: shared + 1] for loop in (stmt,) if type(loop) is For}
+    above = {
+        loop.var for stmt in writer.path[: shared + 1] for loop in (stmt,) if type(loop) is For
+    }
     if any(it.kind != "spatial" and uses(it.binding, above) for it in writer.node.iters):
         return False
     if not _runs_on_whole_domain(writer):
@@ -280,7 +313,7 @@ def _covers(write: Touch, read: Touch) -> bool:
 
 
 def _shared_depth(a: Place, b: Place) -> int | None:
-    """The position of the deepest node that both paths go through; None for one and the same block."""
+    """The position of the deepest node that both paths share; None for one and the same block."""
     depth = -1
     for x, y in zip(a.path, b.path):
         if x is not y:
@@ -335,8 +368,8 @@ def _ranges(touch: Touch, shared: int) -> tuple[Span, ...] | None:
 
 
 def _is_dense(write: Touch, shared: int) -> bool:
-    """Whether the stores leave no hole in the box of their ranges: each dimension has loops of its own, whose factors
-    do not jump over what the lesser ones reach."""
+    """Whether the stores leave no hole in the box of their ranges: each dimension has loops of
+    its own, whose factors do not jump over what the lesser ones reach."""
     extents = {loop.var: loop.extent for loop in _inner_loops(write, shared)}
     taken: set[Var] = set()
     for expr in write.indices:
@@ -376,13 +409,42 @@ def _at_most(a: Expr, b: Expr, domain: Domain) -> bool:
 
 
 def check_order(step: str, place: Place, segment: Sequence[For], order: Sequence[For]) -> None:
-    """Refuse where running the loops of `segment`, the first of them at `place`, in `order` may change the answer."""
+    """Refuse where running the loops of `segment`, the first of them at `place`, in `order` may
+    change the answer."""
     places = block_places(place)
+    check_only_blocks(step, place)
     moved = _swapped(segment, order)
+    _check_kinds(step, place, order)
     for p in places:
         _check_block_order(step, place, p, moved, len(places) > 1)
     if len(places) > 1:
         _check_block_pairs(step, place, places)
+
+
+def check_only_blocks(step: str, place: Place) -> None:
+    """Refuse a nest with actions outside blocks, of which nothing is known."""
+    for stmt in _actions(place.node):
+        message = f"{type(stmt).__name__.lower()} statements outside blocks lie below"
+        refuse(
+            place.function, f"{step}: {message}; only blocks say what they do", place.node.var.name
+        )
+
+
+def _actions(stmt: Stmt) -> Iterator[Stmt]:
+    if type(stmt) in (Store, While, Check, Barrier, Evaluate):
+        yield stmt
+    elif type(stmt) is not Block:
+        for inner in substmts(stmt):
+            yield from _actions(inner)
+
+
+def _check_kinds(step: str, place: Place, order: Sequence[For]) -> None:
+    kinds = [loop.kind for loop in order]
+    if "vectorized" in kinds and "parallel" in kinds[kinds.index("vectorized") :]:
+        outer = order[kinds.index("vectorized")].var.name
+        refuse(
+            place.function, f"{step}: a parallel loop would lie in the vectorized {outer!r}", outer
+        )
 
 
 def _swapped(segment: Sequence[For], order: Sequence[For]) -> tuple[tuple[For, For], ...]:
@@ -402,8 +464,8 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
             if "ordered" in kinds[loop.var]:
                 refuse(
                     place.function,
-                    f"{step}: loop {loop.var.name!r} runs block {block.name!r} in order; it must stay "
-                    f"where it is relative to {other.var.name!r}",
+                    f"{step}: loop {loop.var.name!r} runs block {block.name!r} in order; it must "
+                    f"stay where it is relative to {other.var.name!r}",
                     loop.var.name,
                 )
     reducing = [loop for pair in moved for loop in pair if "reduce" in kinds[loop.var]]
@@ -412,8 +474,8 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
     if is_shared:
         refuse(
             place.function,
-            f"{step}: loop {reducing[0].var.name!r} reduces in block {block.name!r}, and other blocks "
-            "run in the same iterations",
+            f"{step}: loop {reducing[0].var.name!r} reduces in block {block.name!r}, and other "
+            "blocks run in the same iterations",
             reducing[0].var.name,
         )
     if block.init is not None and not _is_init_first(place, p):
@@ -426,26 +488,37 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
 
 
 def _is_init_first(place: Place, p: Place) -> bool:
-    """Whether the reduce iterators of a block are all 0 exactly in the first iteration of their loops, in any order,
-    and each spatial point is met in only one iteration of the others."""
+    """Whether the init of a block runs first for each spatial point in any order of the loops
+    from `place` inward: the reduce iterators are all 0 only in the first iteration of their
+    loops, and the other loops meet a spatial point once."""
     block = p.node
     loops = [loop for loop in p.loops[len(place.loops) :] if constant(loop.extent) != 1]
-    spatial = []
+    spatial, reducing = [], []
     for loop in loops:
-        iters = iters_using(block, loop.var)
-        if len(iters) != 1 or not starts_at_zero(loop):
+        kinds = kinds_using(block, loop.var)
+        if len(kinds) != 1:
             return False
-        if iters[0].kind == "spatial":
-            spatial.append(loop)
-    variables_ = {loop.var for loop in loops}
-    if not all(is_counter(it.binding, variables_) for it in block.iters if it.kind == "reduce"):
-        return False
+        (reducing if kinds == {"reduce"} else spatial).append(loop)
     values = [it.binding for it in block.iters if it.kind == "spatial"]
-    return is_injective(values, spatial, _inside(p))
+    return is_zero_only_first(p, reducing) and is_injective(values, spatial, _inside(p))
 
 
-def is_counter(binding: Expr, loops: set[Var]) -> bool:
-    """Whether a binding is a sum of positive multiples of these loops, and of what does not depend on them."""
+def is_zero_only_first(p: Place, loops: Sequence[For]) -> bool:
+    """Whether the reduce iterators of a block are all 0 nowhere but in the first iteration of
+    these loops, if they are so at all for what the loops around give them."""
+    bindings = [it.binding for it in p.node.iters if it.kind == "reduce"]
+    if not all(map(starts_at_zero, loops)):
+        return False
+    moving = {loop.var: index(0) for loop in loops}
+    if all(_is_counter(binding, moving) for binding in bindings):
+        return True
+    first = [simplify(substitute(binding, moving), p.domain()) for binding in bindings]
+    return all(is_const(value, 0) for value in first) and is_injective(bindings, loops, _inside(p))
+
+
+def _is_counter(binding: Expr, loops) -> bool:
+    """Whether a binding is a sum of positive multiples of these loops, and of what does not
+    depend on them."""
     return all(
         factor > 0 and type(atom) is Var if uses(atom, loops) else True
         for atom, factor in affine(binding).terms
@@ -460,8 +533,8 @@ def _check_block_pairs(step: str, place: Place, places: Sequence[Place]) -> None
         if len(users) > 1 and not are_reads_covered(of_buffer):
             refuse(
                 place.function,
-                f"{step}: the blocks {', '.join(map(repr, sorted(users)))} share buffer {buffer.name!r}, and "
-                "an iteration may read what another one wrote",
+                f"{step}: the blocks {', '.join(map(repr, sorted(users)))} share buffer "
+                f"{buffer.name!r}, and an iteration may read what another one wrote",
                 place.node.var.name,
             )
 
@@ -470,7 +543,8 @@ def _check_block_pairs(step: str, place: Place, places: Sequence[Place]) -> None
 
 
 def accumulates(block: Block) -> bool:
-    """Whether the body is `C[..] = C[..] op value`, op being Add, Mul, Min, Max, And or Or and value not reading C."""
+    """Whether the body is `C[..] = C[..] op value`, op being Add, Mul, Min, Max, And or Or and
+    value not reading C."""
     store = block.body
     if type(store) is not Store or not isinstance(store.value, _COMMUTATIVE):
         return False

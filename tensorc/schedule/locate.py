@@ -1,4 +1,4 @@
-"""Finding and replacing places in a loop nest by name, and refusing a step with the place marked."""
+"""Places in a loop nest: finding them by name, replacing them, and marking one in an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tensorc.ir.walk import map_substmts, substmts, walk
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node of a function with the way to it: `path` leads from `function.body` to the node, both included."""
+    """A node of a function with the way to it: `path` leads from `function.body` to the node,
+    both included."""
 
     function: Function
     path: tuple[Stmt, ...]
@@ -33,7 +34,8 @@ class Place:
         return tuple([stmt for stmt in self.path[:-1] if type(stmt) is For])
 
     def domain(self) -> Domain:
-        """What is known at the node: the function's assumptions, the loops around it, and the conditions around it."""
+        """What is known at the node: the function's assumptions, the loops around it, and the
+        conditions around it."""
         domain = root_domain(self.function)
         for i, stmt in enumerate(self.path[:-1]):
             domain = _enter(domain, stmt, self.path[i + 1])
@@ -58,18 +60,24 @@ def _enter(domain: Domain, stmt: Stmt, child: Stmt) -> Domain:
 
 
 def root_domain(function: Function) -> Domain:
-    """What is known everywhere in a function: its assumptions, and that extents of buffers are not negative."""
+    """What is known everywhere in a function: its assumptions, and that extents of buffers are
+    not negative."""
     domain = Domain()
     for condition in function.assumptions:
         domain = domain.given(condition)
-    symbolic = {e: None for buffer in (*function.params, *function.allocs) for e in buffer.shape if type(e) is Var}
+    symbolic = {
+        e: None
+        for buffer in (*function.params, *function.allocs)
+        for e in buffer.shape
+        if type(e) is Var
+    }
     for extent in symbolic:
         domain = domain.given(extent >= 0)
     return domain
 
 
 def _places(stmt: Stmt, path: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
-    """The paths to every loop and block in program order; what is inside a block is its own affair."""
+    """The paths to every loop and block in program order, none inside blocks."""
     path = (*path, stmt)
     if type(stmt) is For:
         yield path
@@ -128,9 +136,8 @@ def blocks_below(stmt: Stmt) -> tuple[Block, ...]:
 def block_places(place: Place) -> tuple[Place, ...]:
     """The places of the blocks at and below `place`, in program order."""
     above = place.path[:-1]
-    return tuple([
-        Place(place.function, path) for path in _places(place.node, above) if type(path[-1]) is Block
-    ])  # fmt: skip
+    paths = [path for path in _places(place.node, above) if type(path[-1]) is Block]
+    return tuple([Place(place.function, path) for path in paths])
 
 
 def loops_above(function: Function, block: str) -> tuple[For, ...]:
@@ -147,7 +154,7 @@ def chain(loop: For) -> tuple[For, ...]:
 
 
 def replace(place: Place, new: Stmt) -> Function:
-    """The function with the node at `place` replaced; a sequence is spliced into the one around it."""
+    """The function with the node at `place` replaced; sequences are spliced."""
     old, path = place.path[-1], place.path[:-1]
     for parent in reversed(path):
         swapped = _swap(parent, old, new)
@@ -162,7 +169,8 @@ def _swap(parent: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 
 def remove(place: Place) -> Function:
-    """The function without the node at `place`, nor the loops and guards around it that are left empty."""
+    """The function without the node at `place`, nor the loops and guards around it that are left
+    empty."""
     path = place.path
     while len(path) > 1 and _is_emptied(path[-2]):
         path = path[:-1]
@@ -201,7 +209,8 @@ def fresh(name: str, taken: Iterable[str]) -> str:
 
 
 def loop_names(function: Function) -> set[str]:
-    """The names of variables that are not block iterators: loops, lets, scalars and symbolic extents."""
+    """The names of variables that are not block iterators: loops, lets, scalars and symbolic
+    extents."""
     names = {stmt.var.name for stmt in walk(function.body) if type(stmt) in (For, Let)}
     names.update(var.name for var in function.scalars)
     names.update(e.name for buffer in function.params for e in buffer.shape if type(e) is Var)
@@ -214,7 +223,7 @@ def block_names(function: Function) -> set[str]:
 
 
 def buffer_names(function: Function) -> set[str]:
-    """The names of the buffers that the function knows: parameters, internal ones, placed or not."""
+    """The names of the parameters and of internal buffers, placed or not."""
     names = {buffer.name for buffer in (*function.params, *function.allocs)}
     names.update(stmt.buffer.name for stmt in walk(function.body) if type(stmt) is Alloc)
     return names
@@ -246,7 +255,8 @@ def starts_at_zero(loop: For) -> bool:
 
 
 def refuse(function: Function, message: str, mark: str | None = None) -> NoReturn:
-    """Raise ScheduleError with the printed nest as a note, the loop, block or buffer named `mark` marked in it."""
+    """Raise ScheduleError with the printed nest as a note, the loop, block or buffer named
+    `mark` marked in it."""
     error = ScheduleError(message)
     # add_note came with Python 3.11; what it does is this, and tracebacks print it from there on.
     error.__notes__ = [show(function, mark=mark)]

@@ -40,17 +40,20 @@ class BlockRef:
 class Schedule:
     """A loop nest and the steps that have been made on it.
 
-    `function` is the nest as it is now, `origin` as it was at first, `trace` the steps between them. Steps take
-    loops and blocks as handles (from `loops`, `block` and other steps) or as names. A step that is refused raises
-    ScheduleError, with the nest in a note, and leaves the schedule as it was. The functions in
-    `tensorc.schedule.primitives` say what each step does and requires.
+    `function` is the nest as it is now, `origin` as it was at first, `trace` the steps between
+    them. Steps take loops and blocks as handles (from `loops`, `block` and other steps) or as
+    names. A step that is refused raises ScheduleError, with the nest in a note, and leaves the
+    schedule as it was. The functions in `tensorc.schedule.primitives` say what each step does and
+    requires.
     """
 
     __slots__ = ("_lineage", "function", "origin", "trace")
 
     def __init__(self, function: Function):
         if not isinstance(function, Function):
-            raise ScheduleError(f"Schedule takes a function of the IR, not {type(function).__name__}")
+            raise ScheduleError(
+                f"Schedule takes a function of the IR, not {type(function).__name__}"
+            )
         self.function = function
         self.origin = function
         self.trace = Trace()
@@ -73,7 +76,9 @@ class Schedule:
 
     def block(self, name: str) -> BlockRef:
         """The block of this name."""
-        return BlockRef(find_block(self.function, self._name(name, BlockRef)).node.name, self._lineage)
+        return BlockRef(
+            find_block(self.function, self._name(name, BlockRef)).node.name, self._lineage
+        )
 
     def blocks(self) -> list[BlockRef]:
         """Every block, in program order."""
@@ -93,7 +98,8 @@ class Schedule:
     def split(
         self, loop: LoopRef | str, factors: Sequence[int | None], tail: str = "auto"
     ) -> tuple[LoopRef, ...]:
-        """Split a loop into nested ones, outermost first; one factor may be None. See `primitives.loops.split`."""
+        """Split a loop into nested ones, outermost first; one factor may be None. See
+        `primitives.loops.split`."""
         factors = tuple(factors) if isinstance(factors, (list, tuple)) else factors
         return self._loops("split", self._name(loop, LoopRef), factors, tail)
 
@@ -118,19 +124,22 @@ class Schedule:
         self.perform("unroll", (self._name(loop, LoopRef),))
 
     def decompose_reduction(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
-        """Initialise a reduction in a block of its own before a loop. See `primitives.reduction`."""
-        return self._block("decompose_reduction", self._name(block, BlockRef), self._name(loop, LoopRef))
+        """Initialise a reduction in a block of its own. See `primitives.reduction`."""
+        return self._block(
+            "decompose_reduction", self._name(block, BlockRef), self._name(loop, LoopRef)
+        )
 
     def compute_inline(self, block: BlockRef | str) -> None:
         """Compute a block where its values are used. See `primitives.inlining`."""
         self.perform("compute_inline", (self._name(block, BlockRef),))
 
     def compute_at(self, block: BlockRef | str, loop: LoopRef | str) -> None:
-        """Compute what an iteration of a loop needs of a block in it. See `primitives.placement`."""
+        """Compute in a loop what it needs of a block. See `primitives.placement`."""
         self.perform("compute_at", (self._name(block, BlockRef), self._name(loop, LoopRef)))
 
     def cache_read(self, block: BlockRef | str, buffer, scope: str = "global") -> BlockRef:
-        """Let a block read a copy of a buffer (a name, or a read's number). See `primitives.caching`."""
+        """Let a block read a copy of a buffer (a name, or a read's number). See
+        `primitives.caching`."""
         return self._block("cache_read", self._name(block, BlockRef), _buffer(buffer), scope)
 
     def cache_write(self, block: BlockRef | str, scope: str = "global") -> BlockRef:
@@ -138,16 +147,21 @@ class Schedule:
         return self._block("cache_write", self._name(block, BlockRef), scope)
 
     def transform_layout(self, block: BlockRef | str, buffer, index_map) -> None:
-        """Lay an internal buffer out anew: `lambda i, j: (i // 8, j, i % 8)`. See `primitives.layout`."""
+        """Lay an internal buffer out anew: `lambda i, j: (i // 8, j, i % 8)`. See
+        `primitives.layout`."""
         name = _buffer(buffer)
         known = (*self.function.params, *self.function.allocs)
         ndim = next((len(each.shape) for each in known if each.name == name), 0)
-        self.perform("transform_layout", (self._name(block, BlockRef), name, map_text(index_map, ndim)))
+        self.perform(
+            "transform_layout", (self._name(block, BlockRef), name, map_text(index_map, ndim))
+        )
 
     def perform(self, primitive: str, args: tuple[Any, ...]) -> tuple[str, ...]:
         """One step by name, as traces hold it; returns the names of what it made."""
         if primitive not in PRIMITIVES:
-            raise ScheduleError(f"no step is named {primitive!r}; there are {', '.join(PRIMITIVES)}")
+            raise ScheduleError(
+                f"no step is named {primitive!r}; there are {', '.join(PRIMITIVES)}"
+            )
         try:
             function, made = perform(self.function, primitive, args)
         except ScheduleError as error:
@@ -162,8 +176,12 @@ class Schedule:
         there = {loop.var.name for loop in all_loops(self.function)}
         for name in _loops_in(primitive, args):
             for step in self.trace.steps if name not in there else ():
-                if step.primitive in ("split", "fuse") and name in _loops_in(step.primitive, step.args):
-                    raise ScheduleError(f"{primitive}: loop {name!r} is gone, {step} replaced it") from error
+                if step.primitive in ("split", "fuse") and name in _loops_in(
+                    step.primitive, step.args
+                ):
+                    raise ScheduleError(
+                        f"{primitive}: loop {name!r} is gone, {step} replaced it"
+                    ) from error
 
     def _loops(self, primitive: str, *args) -> tuple[LoopRef, ...]:
         return tuple([LoopRef(name, self._lineage) for name in self.perform(primitive, args)])

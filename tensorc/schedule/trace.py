@@ -32,10 +32,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A kind of step: the pure function, the names and kinds of its arguments, and the kind of what it makes.
+    """A kind of step: the pure function, the names and kinds of its arguments, and the kind of what
+    it makes.
 
-    Kinds of arguments: "loop" and "block" (names), "loops" (a tuple of them), "factors" (integers and None),
-    "buffer" (a name, or the number of a read), "word" (a string), "map" (the text of an index map).
+    Kinds of arguments: "loop" and "block" (names), "loops" (a tuple of them), "factors" (integers
+    and None), "buffer" (a name, or the number of a read), "word" (a string), "map" (the text of an
+    index map).
     """
 
     call: Callable
@@ -85,7 +87,8 @@ _MAP = re.compile(r"\s*lambda\s+([^:()]*):\s*\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: a primitive's name, its arguments in order, and the names of the loops or the block that it made.
+    """One step: a primitive's name, its arguments in order, and the names of the loops or the block
+    that it made.
 
     Arguments are names, numbers, None and tuples of these; an index map is its text.
     """
@@ -100,11 +103,15 @@ class Step:
         return f"{self.primitive}({inner})"
 
 
-def perform(function: Function, primitive: str, args: tuple[Any, ...]) -> tuple[Function, tuple[str, ...]]:
-    """The function after one step, and the names that the step made. Raises ScheduleError if it is refused."""
+def perform(
+    function: Function, primitive: str, args: tuple[Any, ...]
+) -> tuple[Function, tuple[str, ...]]:
+    """The function after one step, and the names that the step made. Raises ScheduleError if it
+    is refused."""
     kind = PRIMITIVES[primitive]
     values = [
-        read_map(value) if what == "map" else value for (_, what), value in zip(kind.arguments, args)
+        read_map(value) if what == "map" else value
+        for (_, what), value in zip(kind.arguments, args)
     ]
     result = kind.call(function, *values)
     if kind.makes is None:
@@ -151,10 +158,12 @@ class Trace:
         return Trace(tuple([_from_record(i, record) for i, record in enumerate(data["steps"], 1)]))
 
     def apply(self, target):
-        """Perform the steps on a function, returning the new one, or on a schedule, returning it changed.
+        """Perform the steps on a function, returning the new one, or on a schedule, returning it
+        changed.
 
-        Loops and blocks that get other names than those recorded, because the target had taken them, are followed.
-        Raises ScheduleError, naming the step, where one no longer fits; a schedule is then as it was.
+        Loops and blocks that get other names than those recorded, because the target had taken
+        them, are followed. Raises ScheduleError, naming the step, where one no longer fits; a
+        schedule is then as it was.
         """
         names: dict[tuple[str, str], str] = {}
         trial = target if isinstance(target, Function) else target.copy()
@@ -268,7 +277,8 @@ def map_text(index_map, ndim: int) -> str:
         for e in walk_expr(output):
             if type(e) not in _MAP_NODES or (type(e) is Var and e not in fresh):
                 raise ScheduleError(
-                    f"index map: {show(output)} is not made of + - * // % of the map's indices and integers"
+                    f"index map: {show(output)} is not made of the map's indices, integers "
+                    "and + - * // %"
                 )
     inner = ", ".join([show(output) for output in outputs])
     return f"lambda {', '.join(names)}: ({inner}{',' if len(outputs) == 1 else ''})"
@@ -284,7 +294,9 @@ def _from_function(function, ndim: int) -> IndexMap:
         inputs = tuple([Var(each.name) for each in parameters])
     outputs = function(*inputs)
     if not isinstance(outputs, (tuple, list)) or not outputs:
-        raise ScheduleError(f"index map: the function must return a tuple of indices, not {outputs!r}")
+        raise ScheduleError(
+            f"index map: the function must return a tuple of indices, not {outputs!r}"
+        )
     try:
         return IndexMap(inputs, tuple([as_index(output) for output in outputs]))
     except ExpressionError as error:
@@ -303,14 +315,17 @@ def _is_name(name: str) -> bool:
 
 
 def read_map(text: str) -> IndexMap:
-    """The index map of a text like `lambda i, j: (i // 8, j, i % 8)`, which is parsed, not evaluated.
+    """The index map of a text like `lambda i, j: (i // 8, j, i % 8)`, which is parsed, not
+    evaluated.
 
     Raises ScheduleError for any other text.
     """
     found = _MAP.fullmatch(text)
     names = [name.strip() for name in found.group(1).split(",")] if found else []
     if not names or not all(map(_is_name, names)) or len(set(names)) != len(names):
-        raise ScheduleError(f"index map {text!r}: not of the form `lambda i, j: (i // 8, j, i % 8)`")
+        raise ScheduleError(
+            f"index map {text!r}: not of the form `lambda i, j: (i // 8, j, i % 8)`"
+        )
     inputs = {name: Var(name) for name in names}
     try:
         outputs = tuple([as_index(parse_expr(part, inputs)) for part in _parts(found.group(2))])

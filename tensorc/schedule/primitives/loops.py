@@ -16,8 +16,8 @@ from tensorc.schedule.legality import (
     accumulates, all_plain, check_iterations_apart, check_order, contains_kind, iters_using,
 )  # fmt: skip
 from tensorc.schedule.locate import (
-    Place, block_places, blocks_below, chain, constant, find_loop, fresh, loop_names, refuse, replace,
-    starts_at_zero,
+    Place, block_places, blocks_below, chain, constant, find_loop, fresh, loop_names, refuse,
+    replace, starts_at_zero,
 )  # fmt: skip
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
@@ -29,18 +29,21 @@ _GREATEST = 2**62
 def split(
     function: Function, loop: str, factors: Sequence[int | None], tail: str = "auto"
 ) -> tuple[Function, tuple[str, ...]]:
-    """Split a loop into a nest of `len(factors)` loops, outermost first; None stands for what the others leave.
+    """Split a loop into a nest of `len(factors)` loops, outermost first; None stands for what the
+    others leave.
 
     for v in 0 .. E: B(v)  ->  for v.0 in 0 .. f0: for v.1 in 0 .. f1: B(v.0*f1 + v.1)
 
-    Where the factors do not divide the extent E, the blocks below run only where `v.0*f1 + v.1 < E`, and `tail` says
-    what the passes make of it: "guard" leaves a condition, "mask" switches lanes off, "cut" makes loops of their own
-    for the part that needs no condition and the rest; "auto" is "cut" for a constant extent, else "mask". "shift"
-    needs no condition: the last part starts earlier, at `E - f1`, and does some points again.
+    Where the factors do not divide the extent E, the blocks below run only where `v.0*f1 + v.1 <
+    E`, and `tail` says what the passes make of it: "guard" leaves a condition, "mask" switches
+    lanes off, "cut" makes loops of their own for the part that needs no condition and the rest;
+    "auto" is "cut" for a constant extent, else "mask". "shift" needs no condition: the last part
+    starts earlier, at `E - f1`, and does some points again.
 
-    Requires a serial loop that starts at 0 and factors of 1 or more, at most one None, whose product is the extent
-    or more. "shift" requires that the blocks below reduce nothing, and that E is proved to be f1 or more.
-    Returns the function and the names of the new loops. Raises ScheduleError where a requirement is not met.
+    Requires a serial loop that starts at 0 and factors of 1 or more, at most one None, whose
+    product is the extent or more. "shift" requires that the blocks below reduce nothing, and that E
+    is proved to be f1 or more. Returns the function and the names of the new loops. Raises
+    ScheduleError where a requirement is not met.
     """
     place = find_loop(function, loop)
     node: For = place.node
@@ -74,7 +77,11 @@ def split(
 def _check_plain_loop(step: str, place: Place) -> None:
     node: For = place.node
     if node.kind != "serial":
-        refuse(place.function, f"{step}: the loop is {node.kind}; only serial loops can be", node.var.name)
+        refuse(
+            place.function,
+            f"{step}: the loop is {node.kind}; only serial loops can be",
+            node.var.name,
+        )
     if not starts_at_zero(node):
         refuse(place.function, f"{step}: the loop does not start at 0", node.var.name)
 
@@ -82,14 +89,24 @@ def _check_plain_loop(step: str, place: Place) -> None:
 def _check_factors(step: str, place: Place, factors, tail: str) -> None:
     name = place.node.var.name
     if not isinstance(factors, (list, tuple)) or not factors:
-        refuse(place.function, f"{step}: factors must be a sequence of at least one, not {factors!r}", name)
+        refuse(
+            place.function,
+            f"{step}: factors must be a sequence of at least one, not {factors!r}",
+            name,
+        )
     for factor in factors:
         if factor is not None and (type(factor) is not int or factor < 1):
-            refuse(place.function, f"{step}: factor {factor!r} is no integer of 1 or more, nor None", name)
+            refuse(
+                place.function,
+                f"{step}: factor {factor!r} is no integer of 1 or more, nor None",
+                name,
+            )
     if sum(factor is None for factor in factors) > 1:
         refuse(place.function, f"{step}: factors {_text(factors)} hold more than one None", name)
     if tail not in TAILS:
-        refuse(place.function, f"{step}: tail {tail!r} is unknown; known are {', '.join(TAILS)}", name)
+        refuse(
+            place.function, f"{step}: tail {tail!r} is unknown; known are {', '.join(TAILS)}", name
+        )
 
 
 def _text(factors) -> str:
@@ -102,14 +119,20 @@ def _extents(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
     for factor in factors:
         known *= factor or 1
     if known > _GREATEST:
-        refuse(place.function, f"{step}: factors {_text(factors)} multiply to more than an index holds", name)
+        refuse(
+            place.function,
+            f"{step}: factors {_text(factors)} multiply to more than an index holds",
+            name,
+        )
     if None in factors:
         size = constant(extent)
         left = index(-(-size // known)) if size is not None else (extent + (known - 1)) // known
         left = simplify(left, domain)
         return [left if factor is None else index(factor) for factor in factors]
     if not can_prove(extent <= known, domain):
-        message = f"factors {_text(factors)} multiply to {known}, the extent is {_extent_text(extent)}"
+        message = (
+            f"factors {_text(factors)} multiply to {known}, the extent is {_extent_text(extent)}"
+        )
         refuse(place.function, f"{step}: {message}", name)
     return [index(factor) for factor in factors]
 
@@ -157,7 +180,11 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
         refuse(place.function, f"{step}: tail 'shift': {message}", node.var.name)
     for each in blocks_below(node.body):
         if any(it.kind != "spatial" for it in iters_using(each, node.var)):
-            refuse(place.function, f"{step}: tail 'shift': {each.name!r} is not spatial in it", node.var.name)
+            refuse(
+                place.function,
+                f"{step}: tail 'shift': {each.name!r} is not spatial in it",
+                node.var.name,
+            )
     if not can_prove(node.extent >= strides[0], domain):
         message = "the extent is not proved to be as long as one part"
         refuse(place.function, f"{step}: tail 'shift': {message}", node.var.name)
@@ -171,8 +198,11 @@ def _tail(tail: str, extent: Expr) -> str:
     return "mask" if constant(extent) is None else "cut"
 
 
-def _substituted(stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain) -> Stmt:
-    """A nest with loop variables replaced in loops and block bindings, and the blocks run only where `condition`."""
+def _substituted(
+    stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain
+) -> Stmt:
+    """A nest with loop variables replaced in loops and block bindings, and the blocks run only
+    where `condition`."""
     match stmt:
         case For(var, start, extent, kind, body, annotations):
             start = _replaced(start, values, domain)
@@ -215,9 +245,9 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
 
     for i in 0 .. E: for j in 0 .. F: B(i, j)  ->  for i_j in 0 .. E*F: B(i_j // F, i_j % F)
 
-    Requires serial loops that start at 0, each the only child of the one before, no extent depending on another of
-    them. Returns the function and the name of the new loop; one loop alone stays as it is.
-    Raises ScheduleError where a requirement is not met.
+    Requires serial loops that start at 0, each the only child of the one before, no extent
+    depending on another of them. Returns the function and the name of the new loop; one loop alone
+    stays as it is. Raises ScheduleError where a requirement is not met.
     """
     step = f"fuse({_loops_text(loops)})"
     places = _found(step, function, loops)
@@ -230,7 +260,11 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
             refuse(function, f"{step}: {message}", inner.var.name)
     for node in nodes:
         if uses(node.extent, [each.var for each in nodes]):
-            refuse(function, f"{step}: the extent of {node.var.name!r} depends on another of them", node.var.name)
+            refuse(
+                function,
+                f"{step}: the extent of {node.var.name!r} depends on another of them",
+                node.var.name,
+            )
     if len(nodes) == 1:
         return function, nodes[0].var.name
     domain = places[0].domain()
@@ -241,7 +275,9 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     fused = Var(fresh(_fused_name([node.var.name for node in nodes]), loop_names(function)))
     inside = domain.bind(fused, 0, extent)
     body = _substituted(nodes[-1].body, _digits(fused, nodes), None, inside)
-    return replace(places[0], For(fused, index(0), extent, "serial", body, _merged(nodes))), fused.name
+    return replace(
+        places[0], For(fused, index(0), extent, "serial", body, _merged(nodes))
+    ), fused.name
 
 
 def _loops_text(loops) -> str:
@@ -283,15 +319,17 @@ def _merged(nodes: Sequence[For]) -> Annotations:
 
 
 def reorder(function: Function, loops: Sequence[str]) -> Function:
-    """Put loops in the order given, outermost first; the places that they take together stay the same.
+    """Put loops in the order given, outermost first; the places that they take together stay the
+    same.
 
     for i: for j: for k: B   with (k, i)   ->   for k: for j: for i: B
 
-    Requires that the loops lie on one chain in which each loop is the only child of the one above, that no start or
-    extent there depends on a loop of the chain, that loops of ordered iterators keep their place relative to the
-    others, that the init of a block still runs first where a reduce loop moves (see `decompose_reduction`), and,
-    where several blocks lie below, that each reads only what was written in the same iteration.
-    Raises ScheduleError where a requirement is not met.
+    Requires that the loops lie on one chain in which each loop is the only child of the one above,
+    that no start or extent there depends on a loop of the chain, that loops of ordered iterators
+    keep their place relative to the others, that the init of a block still runs first where a
+    reduce loop moves (see `decompose_reduction`), and, where several blocks lie below, that each
+    reads only what was written in the same iteration. Raises ScheduleError where a requirement is
+    not met.
     """
     step = f"reorder({_loops_text(loops)})"
     places = _found(step, function, loops)
@@ -330,9 +368,10 @@ def parallel(function: Function, loop: str) -> Function:
 
     for v in 0 .. E: B  ->  for v in 0 .. E parallel: B
 
-    Requires a serial loop that is bound only to spatial iterators of every block below, and iterations that touch
-    no element that another one writes (or only write the same values there). Loops inside vectorized ones are not
-    for tasks. Raises ScheduleError where a requirement is not met.
+    Requires a serial loop that is bound only to spatial iterators of every block below, and
+    iterations that touch no element that another one writes (or only write the same values there).
+    Loops inside vectorized ones are not for tasks. Raises ScheduleError where a requirement is not
+    met.
     """
     step = f"parallel(loop {loop!r})"
     place = find_loop(function, loop)
@@ -351,7 +390,9 @@ def parallel(function: Function, loop: str) -> Function:
 
 def _check_serial(step: str, place: Place) -> None:
     if place.node.kind != "serial":
-        refuse(place.function, f"{step}: the loop is {place.node.kind} already", place.node.var.name)
+        refuse(
+            place.function, f"{step}: the loop is {place.node.kind} already", place.node.var.name
+        )
 
 
 def _check_spatial(step: str, place: Place, block: Block) -> None:
@@ -363,7 +404,11 @@ def _check_spatial(step: str, place: Place, block: Block) -> None:
 def _refuse_kind(step: str, place: Place, block: Block, it: BlockIter) -> NoReturn:
     what = "reduces" if it.kind == "reduce" else "is ordered"
     message = f"iterator {it.var.name!r} of block {block.name!r}, which {what}, is bound to it"
-    refuse(place.function, f"{step}: {message}; its iterations depend on one another", place.node.var.name)
+    refuse(
+        place.function,
+        f"{step}: {message}; its iterations depend on one another",
+        place.node.var.name,
+    )
 
 
 def _with_kind(place: Place, kind: LoopKind) -> Function:
@@ -376,10 +421,11 @@ def vectorize(function: Function, loop: str) -> Function:
 
     for v in 0 .. 8: B  ->  for v in 0 .. 8 vectorized: B
 
-    Requires what `parallel` does, a constant extent of at most 1024, and no vectorized or parallel loop on the way
-    below it nor a vectorized one above. A loop of reduce iterators may be vectorized where it holds one block, whose
-    body is `C[..] = C[..] op value` with op one of +, *, min, max, and, or.
-    A loop without iterations stays as it is. Raises ScheduleError where a requirement is not met.
+    Requires what `parallel` does, a constant extent of at most 1024, and no vectorized or parallel
+    loop on the way below it nor a vectorized one above. A loop of reduce iterators may be
+    vectorized where it holds one block, whose body is `C[..] = C[..] op value` with op one of +, *,
+    min, max, and, or. A loop without iterations stays as it is. Raises ScheduleError where a
+    requirement is not met.
     """
     step = f"vectorize(loop {loop!r})"
     place = find_loop(function, loop)
@@ -402,7 +448,11 @@ def vectorize(function: Function, loop: str) -> Function:
 def _check_count(step: str, place: Place, greatest: int, what: str) -> int:
     count = constant(place.node.extent)
     if count is None:
-        refuse(place.function, f"{step}: the extent is not constant; split it first", place.node.var.name)
+        refuse(
+            place.function,
+            f"{step}: the extent is not constant; split it first",
+            place.node.var.name,
+        )
     if count > greatest:
         message = f"the extent is {count}, more than {greatest} {what}; split it first"
         refuse(place.function, f"{step}: {message}", place.node.var.name)
@@ -433,7 +483,8 @@ def unroll(function: Function, loop: str) -> Function:
 
     for v in 0 .. 4: B  ->  for v in 0 .. 4 unrolled: B
 
-    Requires a serial loop with a constant extent of at most 1024. Raises ScheduleError where it has not.
+    Requires a serial loop with a constant extent of at most 1024. Raises ScheduleError where it has
+    not.
     """
     step = f"unroll(loop {loop!r})"
     place = find_loop(function, loop)

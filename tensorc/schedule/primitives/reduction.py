@@ -9,10 +9,10 @@ from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt
 from tensorc.ir.walk import substitute, substitute_stmt, uses
-from tensorc.schedule.legality import is_counter, is_injective
+from tensorc.schedule.legality import is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
     Place, find_block, find_loop, fresh, fresh_block, insert_before, loop_names, refuse,
-    replace, starts_at_zero,
+    replace,
 )  # fmt: skip
 
 
@@ -22,11 +22,11 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
     for i: for k: C[i] = 0 where k is 0; C[i] = C[i] + f(i, k)   with loop k
       ->  for i: { C_init: C[i] = 0;  for k: C[i] = C[i] + f(i, k) }
 
-    The loops of spatial iterators from `loop` inward are copied for the new block, with their kinds. Where reduce
-    loops stay outside, it runs only in their first iteration.
-    Requires a block with an init, a loop around it, no ordered iterator, and that the loops from `loop` inward meet
-    each point of the block once.
-    Returns the function and the name of the new block. Raises ScheduleError where a requirement is not met.
+    The loops of spatial iterators from `loop` inward are copied for the new block, with their
+    kinds. Where reduce loops stay outside, it runs only in their first iteration. Requires a block
+    with an init, a loop around it, no ordered iterator, and that the loops from `loop` inward meet
+    each point of the block once. Returns the function and the name of the new block. Raises
+    ScheduleError where a requirement is not met.
     """
     place = find_block(function, block)
     node: Block = place.node
@@ -34,10 +34,14 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
     step = f"decompose_reduction(block {block!r}, loop {loop!r})"
     inner = _loops_from(step, place, at)
     _check_block(step, place, at, inner)
-    copied, dropped = _sorted_loops(node, inner)
+    copied, dropped = _sorted_loops(place, inner)
     for each in inner:
         if uses(each.extent, dropped) or uses(each.start, dropped):
-            refuse(function, f"{step}: the range of {each.var.name!r} depends on a reduce loop", each.var.name)
+            refuse(
+                function,
+                f"{step}: the range of {each.var.name!r} depends on a reduce loop",
+                each.var.name,
+            )
     name = fresh_block(function, f"{block}_init")
     new = _init_nest(place, name, copied, dropped, place.up_to(at).domain())
     return _without_init(insert_before(place.up_to(at), new), block), name
@@ -54,7 +58,11 @@ def _loops_from(step: str, place: Place, at: For) -> tuple[For, ...]:
 def _check_block(step: str, place: Place, at: For, inner: Sequence[For]) -> None:
     node, function = place.node, place.function
     if node.init is None:
-        refuse(function, f"{step}: the block has no init: it reduces nothing, or was decomposed", node.name)
+        refuse(
+            function,
+            f"{step}: the block has no init: it reduces nothing, or was decomposed",
+            node.name,
+        )
     if any(it.kind == "ordered" for it in node.iters):
         refuse(function, f"{step}: the block has an ordered iterator", node.name)
     reducing = [it.binding for it in node.iters if it.kind == "reduce"]
@@ -70,22 +78,19 @@ def _check_block(step: str, place: Place, at: For, inner: Sequence[For]) -> None
         refuse(function, f"{step}: {message}", at.var.name)
 
 
-def _sorted_loops(node: Block, inner: Sequence[For]) -> tuple[list[For], dict[Var, Expr]]:
-    """The loops to copy, and the reduce loops to leave out, with the values that they have at their start.
+def _sorted_loops(place: Place, inner: Sequence[For]) -> tuple[list[For], dict[Var, Expr]]:
+    """The loops to copy, and the reduce loops to leave out, with the values that they have at their
+    start.
 
-    A loop is left out if it only counts reduce iterators up from 0, so that those are 0 nowhere but at its start.
+    Reduce loops are left out if the reduce iterators are 0 nowhere but at their start; else they
+    are copied like the others, and the predicate of the new block finds the iteration.
     """
-    spatial = [it.binding for it in node.iters if it.kind == "spatial"]
-    reducing = [it.binding for it in node.iters if it.kind == "reduce"]
-    copied, dropped = [], {}
-    for loop in inner:
-        only = {loop.var}
-        counts = all(is_counter(binding, only) for binding in reducing)
-        if any(uses(binding, only) for binding in spatial) or not counts or not starts_at_zero(loop):
-            copied.append(loop)
-        else:
-            dropped[loop.var] = index(0)
-    return copied, dropped
+    spatial = [it.binding for it in place.node.iters if it.kind == "spatial"]
+    only = [loop for loop in inner if not any(uses(binding, (loop.var,)) for binding in spatial)]
+    if not is_zero_only_first(place, only):
+        return list(inner), {}
+    dropped = {loop.var: index(0) for loop in only}
+    return [loop for loop in inner if loop.var not in dropped], dropped
 
 
 def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: Domain) -> Stmt:
