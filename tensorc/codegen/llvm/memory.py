@@ -1,0 +1,239 @@
+"""Loads and stores: addresses as base pointer plus constants, and the best instruction for each shape of index."""
+
+from __future__ import annotations
+
+import math
+
+from tensorc.codegen.llvm.builder import Value
+from tensorc.codegen.llvm.context import (
+    MAX_ALIGNMENT, Context, common_alignment, constant, emits, llvm_type, mangled, steps, vector_type,
+)  # fmt: skip
+from tensorc.codegen.llvm.expr import any_of, as_ramp, choose, splat
+from tensorc.dtypes import DType, bool_
+from tensorc.ir.expr import Buffer, Const, Expr, Load
+from tensorc.ir.stmt import Store
+
+_WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
+_TRUE = "splat (i1 true)"
+
+
+def address(ctx: Context, buffer: Buffer, offset: Expr, extra: int = 0) -> tuple[Value, int]:
+    """The address of an element, and what it is known to be a multiple of in bytes.
+
+    The terms are added from the outermost to the innermost variable, so that loops find their part of the sum made.
+    """
+    pointer = ctx.pointers[buffer]
+    size = buffer.dtype.bytes
+    terms, fixed = ctx.linear(offset)
+    fixed += extra
+    where, alignment = pointer.value, pointer.alignment
+    moving = []
+    variables = ctx.variables
+    for atom, coefficient in terms:
+        value = variables.get(atom)
+        if value is None:
+            value = ctx.emit(atom)
+        if value.const is not None:
+            fixed += coefficient * value.const
+        else:
+            moving.append((value.depth, value, coefficient * size))
+    if len(moving) > 1:
+        moving.sort(key=_depth)
+    for _, value, step in moving:
+        alignment = math.gcd(alignment, step)
+        where = _advance(ctx, where, value, step)
+    if fixed:
+        alignment = common_alignment(alignment, fixed * size)
+        text = f"getelementptr i8, {where.typed}, i64 {fixed * size}"
+        where = ctx.builder.hoist(text, "ptr", where.depth)
+    return where, min(alignment, MAX_ALIGNMENT)
+
+
+def _depth(term: tuple) -> int:
+    return term[0]
+
+
+def _advance(ctx: Context, where: Value, value: Value, step: int) -> Value:
+    if step < 0:
+        value = ctx.builder.hoist(f"mul {value.typed}, {step}", "i64", value.depth)
+        step = 1
+    unit = "i8" if step == 1 else f"[{step} x i8]"
+    text = f"getelementptr {unit}, {where.typed}, {value.typed}"
+    return ctx.builder.hoist(text, "ptr", max(where.depth, value.depth))
+
+
+@emits(Load)
+def emit_load(ctx: Context, load: Load) -> Value:
+    """The element or the vector of elements that a load names."""
+    (offset,) = load.indices
+    lanes = offset.dtype.lanes
+    if lanes == 1:
+        return _load_scalar(ctx, load.buffer, offset, _scalar_mask(ctx, load.mask))
+    mask = _mask(ctx, load.mask, lanes)
+    ramp = as_ramp(offset)
+    stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
+    if stride == 0 and mask is None:
+        return splat(ctx, _load_scalar(ctx, load.buffer, ramp[0], None), load.dtype)
+    if stride == 1:
+        return _load_contiguous(ctx, load.buffer, address(ctx, load.buffer, ramp[0]), load.dtype, mask)
+    if stride == -1:
+        start = address(ctx, load.buffer, ramp[0], 1 - lanes)
+        value = _load_contiguous(ctx, load.buffer, start, load.dtype, mask and _reverse(ctx, mask, lanes))
+        return _reverse(ctx, value, lanes)
+    if stride is not None and 1 < stride <= _WIDEST_STRIDE and mask is None:
+        wide = load.dtype.with_lanes((lanes - 1) * stride + 1)
+        value = _load_contiguous(ctx, load.buffer, address(ctx, load.buffer, ramp[0]), wide, None)
+        return _shuffle(ctx, value, [lane * stride for lane in range(lanes)])
+    return _gather(ctx, load, ramp, stride, mask)
+
+
+def emit_store(ctx: Context, store: Store) -> None:
+    """Write an element, or a vector of elements."""
+    (offset,) = store.indices
+    lanes = offset.dtype.lanes
+    dtype = store.buffer.dtype.with_lanes(lanes)
+    value = ctx.emit(store.value)
+    if lanes == 1:
+        _store_scalar(ctx, store.buffer, offset, value)
+        return
+    if store.value.dtype.lanes == 1:
+        value = splat(ctx, value, dtype)
+    mask = _mask(ctx, store.mask, lanes)
+    ramp = as_ramp(offset)
+    stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
+    if stride == -1:
+        value, mask = _reverse(ctx, value, lanes), mask and _reverse(ctx, mask, lanes)
+        _store_contiguous(ctx, address(ctx, store.buffer, ramp[0], 1 - lanes), _to_memory(ctx, value, dtype), dtype, mask)
+    elif stride == 1:
+        _store_contiguous(ctx, address(ctx, store.buffer, ramp[0]), _to_memory(ctx, value, dtype), dtype, mask)
+    else:
+        _scatter(ctx, store, ramp, stride, _to_memory(ctx, value, dtype), mask)
+
+
+def _load_scalar(ctx: Context, buffer: Buffer, offset: Expr, mask: Value | None) -> Value:
+    if mask is None:
+        where, alignment = address(ctx, buffer, offset)
+        kind = llvm_type(buffer.dtype, memory=True)
+        return _from_memory(ctx, _read(ctx, buffer, f"load {kind}, {where.typed}, align {alignment}", kind, where.depth), buffer.dtype)
+    zero = constant(0, buffer.dtype)
+    return choose(ctx, mask, buffer.dtype, lambda: _load_scalar(ctx, buffer, offset, None), lambda: zero)
+
+
+def _load_contiguous(ctx: Context, buffer: Buffer, start: tuple[Value, int], dtype: DType, mask: Value | None) -> Value:
+    where, alignment = start
+    kind = llvm_type(dtype, memory=True)
+    if mask is None:
+        text, depth = f"load {kind}, {where.typed}, align {alignment}", where.depth
+    else:
+        name = f"llvm.masked.load.{mangled(dtype, memory=True)}.p0"
+        ctx.module.declare(name, f"{kind} (ptr, {mask.type}, {kind})")
+        text = f"call {kind} @{name}(ptr align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
+        depth = max(where.depth, mask.depth)
+    return _from_memory(ctx, _read(ctx, buffer, text, kind, depth), dtype)
+
+
+def _read(ctx: Context, buffer: Buffer, text: str, kind: str, depth: int) -> Value:
+    # What nobody writes may be read once, and early.
+    if ctx.pointers[buffer].readonly:
+        return ctx.builder.pure(text, kind, depth)
+    return ctx.builder.emit(text, kind)
+
+
+def _gather(ctx: Context, load: Load, ramp, stride: int | None, mask: Value | None) -> Value:
+    where, alignment = _pointers(ctx, load.buffer, load.indices[0], ramp, stride)
+    kind, lanes = llvm_type(load.dtype, memory=True), load.dtype.lanes
+    mask = mask or Value(_TRUE, vector_type("i1", lanes))
+    name = f"llvm.masked.gather.{mangled(load.dtype, memory=True)}.v{lanes}p0"
+    ctx.module.declare(name, f"{kind} (<{lanes} x ptr>, {mask.type}, {kind})")
+    text = (
+        f"call {kind} @{name}(<{lanes} x ptr> align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
+    )
+    value = _read(ctx, load.buffer, text, kind, max(where.depth, mask.depth))
+    return _from_memory(ctx, value, load.dtype)
+
+
+def _scatter(ctx: Context, store: Store, ramp, stride: int | None, value: Value, mask: Value | None) -> None:
+    where, alignment = _pointers(ctx, store.buffer, store.indices[0], ramp, stride)
+    lanes = store.indices[0].dtype.lanes
+    mask = mask or Value(_TRUE, vector_type("i1", lanes))
+    name = f"llvm.masked.scatter.{mangled(store.buffer.dtype.with_lanes(lanes), memory=True)}.v{lanes}p0"
+    ctx.module.declare(name, f"void ({value.type}, <{lanes} x ptr>, {mask.type})")
+    ctx.builder.do(f"call void @{name}({value.typed}, <{lanes} x ptr> align {alignment} {where.ref}, {mask.typed})")
+
+
+def _pointers(ctx: Context, buffer: Buffer, offset: Expr, ramp, stride: int | None) -> tuple[Value, int]:
+    """One address a lane, and the alignment of each."""
+    lanes, size = offset.dtype.lanes, buffer.dtype.bytes
+    kind = llvm_type(buffer.dtype, memory=True)
+    if stride is None:
+        base, lane_offsets = ctx.pointers[buffer].value, ctx.emit(offset)
+    else:
+        base, _ = address(ctx, buffer, ramp[0])
+        scalar = "i32" if abs(stride) * lanes < 1 << 31 else "i64"
+        lane_offsets = steps(lanes, stride, scalar)
+    text = f"getelementptr {kind}, {base.typed}, {lane_offsets.typed}"
+    where = ctx.builder.hoist(text, f"<{lanes} x ptr>", max(base.depth, lane_offsets.depth))
+    return where, math.gcd(size, ctx.pointers[buffer].alignment)
+
+
+def _store_scalar(ctx: Context, buffer: Buffer, offset: Expr, value: Value) -> None:
+    where, alignment = address(ctx, buffer, offset)
+    ctx.builder.do(f"store {_to_memory(ctx, value, buffer.dtype).typed}, {where.typed}, align {alignment}")
+
+
+def _store_contiguous(ctx: Context, start: tuple[Value, int], value: Value, dtype: DType, mask: Value | None) -> None:
+    where, alignment = start
+    if mask is None:
+        ctx.builder.do(f"store {value.typed}, {where.typed}, align {alignment}")
+        return
+    name = f"llvm.masked.store.{mangled(dtype, memory=True)}.p0"
+    ctx.module.declare(name, f"void ({value.type}, ptr, {mask.type})")
+    ctx.builder.do(f"call void @{name}({value.typed}, ptr align {alignment} {where.ref}, {mask.typed})")
+
+
+def _from_memory(ctx: Context, value: Value, dtype: DType) -> Value:
+    if not dtype.is_bool:
+        return value
+    return ctx.builder.pure(f"icmp ne {value.typed}, zeroinitializer", llvm_type(dtype), value.depth)
+
+
+def _to_memory(ctx: Context, value: Value, dtype: DType) -> Value:
+    if not dtype.is_bool:
+        return value
+    kind = llvm_type(dtype, memory=True)
+    return ctx.builder.pure(f"zext {value.typed} to {kind}", kind, value.depth)
+
+
+def _shuffle(ctx: Context, value: Value, order: list[int]) -> Value:
+    places = ", ".join([f"i32 {place}" for place in order])
+    kind = vector_type(value.type.split(" x ")[1][:-1], len(order))
+    text = f"shufflevector {value.typed}, {value.type} poison, <{len(order)} x i32> <{places}>"
+    return ctx.builder.pure(text, kind, value.depth)
+
+
+def _reverse(ctx: Context, value: Value, lanes: int) -> Value:
+    return _shuffle(ctx, value, list(range(lanes - 1, -1, -1)))
+
+
+def _mask(ctx: Context, mask: Expr | None, lanes: int) -> Value | None:
+    """The lanes to touch, together with those that the surrounding expression wants; None for all."""
+    value = None if mask is None else splat(ctx, ctx.emit(mask), bool_.with_lanes(lanes))
+    outer = ctx.mask
+    if outer is not None:
+        if outer.type != vector_type("i1", lanes):
+            outer = splat(ctx, any_of(ctx, outer), bool_.with_lanes(lanes))
+        value = outer if value is None else ctx.builder.pure(
+            f"and {value.typed}, {outer.ref}", value.type, max(value.depth, outer.depth)
+        )
+    return None if value is None or value.ref == _TRUE else value
+
+
+def _scalar_mask(ctx: Context, mask: Expr | None) -> Value | None:
+    value = None if mask is None else ctx.emit(mask)
+    outer = ctx.mask
+    if outer is not None:
+        any_lane = any_of(ctx, outer)
+        value = any_lane if value is None else ctx.builder.pure(
+            f"and {value.typed}, {any_lane.ref}", "i1", max(value.depth, any_lane.depth)
+        )
+    return None if value is None or value.const == 1 else value

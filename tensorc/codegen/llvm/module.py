@@ -1,0 +1,172 @@
+"""From a flat function to LLVM text, and from that to an object file."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from threading import Lock
+
+import llvmlite.binding as llvm
+
+from tensorc.artifact import Artifact, Param
+from tensorc.codegen.llvm.builder import Builder, Value
+from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
+from tensorc.codegen.llvm.parallel import declare_pointer, emit_function, plan_workspace
+from tensorc.codegen.llvm.stmt import emit_stmt
+from tensorc.errors import UnsupportedError
+from tensorc.ir.expr import Buffer, Const, Expr, Var
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Store
+from tensorc.ir.walk import walk
+from tensorc.target import Target
+
+_LLVM = Lock()  # LLVM's target machines and pass managers serve one thread at a time
+
+
+def emit(function: Function, target: Target) -> str:
+    """The LLVM text of a flat function, not yet optimised.
+
+    Raises UnsupportedError for what a CPU cannot run.
+    """
+    return _emit(function, target).text()
+
+
+def optimize(text: str, target: Target) -> str:
+    """LLVM text after the passes that `compile` runs."""
+    with _LLVM:
+        machine = _machine(target.triple, target.mcpu, target.features)
+        return str(_optimized(text, machine))
+
+
+def assembly(function: Function, target: Target) -> str:
+    """The machine code of a flat function as assembler text."""
+    text = emit(function, target)
+    with _LLVM:
+        machine = _machine(target.triple, target.mcpu, target.features)
+        return machine.emit_assembly(_optimized(text, machine))
+
+
+def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Artifact:
+    """Machine code of a flat function, with what a caller must know of it.
+
+    `flops` and `bytes` are those of the definition. Raises UnsupportedError for what a CPU cannot run.
+    """
+    module = _emit(function, target)
+    text = module.text()
+    with _LLVM:
+        machine = _machine(target.triple, target.mcpu, target.features)
+        code = machine.emit_object(_optimized(text, machine))
+    return Artifact(
+        name=function.name,
+        symbol=module.symbol,
+        params=tuple([_param(buffer, function) for buffer in function.params]),
+        scalars=tuple([var.name for var in _scalars(function)]),
+        workspace=module.workspace,
+        thread_workspace=module.thread_workspace,
+        flops=flops,
+        bytes=bytes,
+        parallel=module.parallel,
+        kind="object",
+        triple=target.triple,
+        cpu=target.mcpu,
+        code=code,
+    )
+
+
+def _emit(function: Function, target: Target) -> Module:
+    symbol = "tensorc_" + re.sub(r"\W", "_", function.name, flags=re.ASCII)
+    offsets, workspace, thread_workspace = plan_workspace(function.body)
+    module = Module(symbol, target, offsets, workspace, thread_workspace)
+    written = {stmt.buffer for stmt in walk(function.body) if type(stmt) is Store}
+    pointers = {
+        buffer: Pointer(Value(f'%"buffer.{buffer.name}"', "ptr"), buffer.alignment, buffer not in written)
+        for buffer in function.params
+    }
+    scalars = {var: Value(f'%"{var.name}"', "i64") for var in _scalars(function)}
+    context = Context(
+        module, Builder(), dict(scalars), dict(pointers), Value("%workspace", "ptr"), Value("%error", "ptr"),
+        Value("%threads", "i64"),
+    )  # fmt: skip
+    emit_stmt(context, function.body)
+    context.builder.end("ret i32 0")
+    parameters = [
+        *[declare_pointer(pointer) for pointer in pointers.values()],
+        *[value.typed for value in scalars.values()],
+        "i64 %threads", f"ptr noalias align {MAX_ALIGNMENT} %workspace", "ptr noalias %error",
+    ]  # fmt: skip
+    emit_function(module, f"{symbol}.body", parameters, context.builder)
+    _emit_entry(module, len(pointers), len(scalars))
+    return module
+
+
+def _emit_entry(module: Module, buffers: int, scalars: int) -> None:
+    """The exported function: loads the arguments and passes them on, so that pointers can be told not to alias."""
+    build = Builder()
+    passed = [
+        *[_element(build, "%buffers", "ptr", position) for position in range(buffers)],
+        *[_element(build, "%scalars", "i64", position) for position in range(scalars + 1)],
+        Value("%workspace", "ptr"),
+        Value("%error", "ptr"),
+    ]
+    operands = ", ".join([value.typed for value in passed])
+    status = build.emit(f"call i32 @{module.symbol}.body({operands})", "i32")
+    build.end(f"ret {status.typed}")
+    parameters = ["ptr %buffers", "ptr %scalars", "ptr %workspace", "ptr %error"]
+    emit_function(module, module.symbol, parameters, build, internal=False)
+
+
+def _element(build: Builder, array: str, kind: str, position: int) -> Value:
+    place = build.emit(f"getelementptr {kind}, ptr {array}, i64 {position}", "ptr")
+    return build.emit(f"load {kind}, {place.typed}, align 8", kind)
+
+
+def _scalars(function: Function) -> tuple[Var, ...]:
+    """The scalars of a call: symbolic extents and strides in order of appearance, then the other parameters."""
+    found: dict[Var, None] = {}
+    for buffer in function.params:
+        for extent in (*buffer.shape, *(buffer.strides or ())):
+            if type(extent) is Var:
+                found[extent] = None
+    found.update(dict.fromkeys(function.scalars))
+    return tuple(found)
+
+
+def _param(buffer: Buffer, function: Function) -> Param:
+    return Param(
+        buffer.name,
+        buffer.dtype.name,
+        tuple([_extent(buffer, extent) for extent in buffer.shape]),
+        buffer in function.outputs,
+        None if buffer.strides is None else tuple([_extent(buffer, stride) for stride in buffer.strides]),
+        buffer.alignment,
+    )
+
+
+def _extent(buffer: Buffer, extent: Expr) -> int | str:
+    match extent:
+        case Const(value):
+            return value
+        case Var(name=name):
+            return name
+        case _:
+            raise UnsupportedError(
+                f"parameter {buffer.name!r}: an extent or stride that is neither a number nor a variable"
+            )
+
+
+@lru_cache(maxsize=None)
+def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
+    )
+
+
+def _optimized(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    module = llvm.parse_assembly(text, context=llvm.create_context())
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return module

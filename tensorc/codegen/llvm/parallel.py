@@ -1,0 +1,193 @@
+"""Parallel loops as tasks on the thread pool, and the place of every buffer in the workspace.
+
+The body of a loop becomes a function of its own, which gets what it uses through a closure on the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensorc.codegen.llvm.builder import Builder, Value
+from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
+from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail
+from tensorc.errors import UnsupportedError
+from tensorc.ir.expr import Buffer, Const, Load, Var
+from tensorc.ir.stmt import Alloc, Check, For, Stmt, Store
+from tensorc.ir.walk import exprs, substmts, walk, walk_expr
+
+_PROTOTYPE = "void (ptr, ptr, i64, i64)"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of an internal function: the text of its declaration, and its value where the caller is."""
+
+    declared: str
+    passed: Value
+
+
+def emit_parallel(ctx: Context, loop: For) -> None:
+    """Outline the body as a task, and hand it to the pool."""
+    module, build = ctx.module, ctx.builder
+    start, extent = ctx.emit(loop.start), ctx.emit(loop.extent)
+    name = f"{module.symbol}.task{module.tasks}"
+    module.tasks += 1
+    module.parallel = True
+    can_fail = any(type(stmt) is Check for stmt in walk(loop.body))
+    flag = _new_flag(ctx) if can_fail else None
+    task, arguments = _capture(ctx, loop, start, flag)
+    begin, end = Value("%begin", "i64"), Value("%end", "i64")
+    emit_loop(task, begin, end, False, lambda value: _iteration(task, loop, value, start))
+    task.builder.end("ret i32 0")
+    emit_function(module, f"{name}.body", [a.declared for a in arguments] + [begin.typed, end.typed], task.builder)
+    _emit_task(module, name, arguments)
+    data = _closure(ctx, arguments)
+    module.declare("tensorc_parallel_for", _PROTOTYPE)
+    build.do(f"call void @tensorc_parallel_for(ptr @{name}, {data.typed}, {extent.typed}, {ctx.threads.typed})")
+    if flag is not None:
+        failed = build.emit(f"load i32, {flag.typed}, align 4", "i32")
+        fail(ctx, build.emit(f"icmp eq {failed.typed}, 0", "i1"), lambda: None)
+
+
+LOOPS["parallel"] = emit_parallel
+
+
+def _iteration(task: Context, loop: For, value: Value, start: Value) -> None:
+    task.variables[loop.var] = add(task, value, start if start.const is not None else Value("%start", "i64"))
+    task.loops.append((loop.var, loop.start, loop.extent))
+    emit_stmt(task, loop.body)
+    task.loops.pop()
+
+
+def _new_flag(ctx: Context) -> Value:
+    flag = Value(ctx.builder.name(), "ptr")
+    ctx.builder.allocas.append(f"{flag.ref} = alloca i32, align 4")
+    ctx.builder.do(f"store i32 0, {flag.typed}, align 4")
+    return flag
+
+
+def _capture(ctx: Context, loop: For, start: Value, flag: Value | None) -> tuple[Context, list[Argument]]:
+    """A context for the task, with all that the body reads of the surroundings as arguments."""
+    variables, buffers, written = _free(loop.body)
+    inner: dict[Var, Value] = {}
+    pointers: dict[Buffer, Pointer] = {}
+    arguments: list[Argument] = []
+    for buffer in buffers:
+        outer = ctx.pointers.get(buffer)
+        if outer is None:
+            continue
+        pointer = Pointer(Value(f'%"buffer.{buffer.name}"', "ptr"), outer.alignment, buffer not in written)
+        pointers[buffer] = pointer
+        arguments.append(Argument(declare_pointer(pointer), outer.value))
+    for var in variables:
+        outer = ctx.variables.get(var)
+        if outer is None:
+            continue
+        inner[var] = outer if outer.const is not None else Value(f'%"{var.name}"', outer.type)
+        if outer.const is None:
+            arguments.append(Argument(inner[var].typed, outer))
+    if start.const is None:
+        arguments.append(Argument("i64 %start", start))
+    if flag is not None:
+        arguments.append(Argument("ptr %flag", flag))
+        arguments.append(Argument("ptr %error", ctx.error))
+    arguments.append(Argument(f"ptr noalias align {MAX_ALIGNMENT} %workspace", ctx.slice))
+    task = Context(
+        ctx.module, Builder(), inner, pointers, Value("%workspace", "ptr"), Value("%error", "ptr"), None,
+        flag and Value("%flag", "ptr"), loops=list(ctx.loops),
+    )  # fmt: skip
+    return task, arguments
+
+
+def declare_pointer(pointer: Pointer) -> str:
+    """The declaration of a buffer as an argument."""
+    readonly = " readonly" if pointer.readonly else ""
+    return f"ptr noalias{readonly} align {min(pointer.alignment, MAX_ALIGNMENT)} {pointer.value.ref}"
+
+
+def _free(body: Stmt) -> tuple[dict[Var, None], dict[Buffer, None], set[Buffer]]:
+    """The variables and buffers that a statement uses, in order, and the buffers that it writes."""
+    variables: dict[Var, None] = {}
+    buffers: dict[Buffer, None] = {}
+    written = set()
+    for stmt in walk(body):
+        if type(stmt) is Store:
+            buffers[stmt.buffer] = None
+            written.add(stmt.buffer)
+        for root in exprs(stmt):
+            for expr in walk_expr(root):
+                if type(expr) is Var:
+                    variables[expr] = None
+                elif type(expr) is Load:
+                    buffers[expr.buffer] = None
+    return variables, buffers, written
+
+
+def _closure(ctx: Context, arguments: list[Argument]) -> Value:
+    build = ctx.builder
+    data = Value(build.name(), "ptr")
+    build.allocas.append(f"{data.ref} = alloca [{len(arguments)} x i64], align 8")
+    for position, argument in enumerate(arguments):
+        place = build.emit(f"getelementptr i64, {data.typed}, i64 {position}", "ptr")
+        build.do(f"store {argument.passed.typed}, {place.typed}, align 8")
+    return data
+
+
+def _emit_task(module: Module, name: str, arguments: list[Argument]) -> None:
+    """The function that the pool calls: takes the closure apart and finds the participant's share of the workspace."""
+    build = Builder()
+    passed = []
+    for position, argument in enumerate(arguments):
+        place = build.emit(f"getelementptr i64, ptr %data, i64 {position}", "ptr")
+        kind = argument.passed.type
+        passed.append(build.emit(f"load {kind}, {place.typed}, align 8", kind))
+    if module.thread_workspace:
+        share = build.emit(f"mul i64 %slot, {module.thread_workspace}", "i64")
+        shares = build.emit(f"getelementptr i8, {passed[-1].typed}, i64 {module.workspace}", "ptr")
+        passed[-1] = build.emit(f"getelementptr i8, {shares.typed}, {share.typed}", "ptr")
+    operands = ", ".join([*[value.typed for value in passed], "i64 %begin", "i64 %end"])
+    build.do(f"call i32 @{name}.body({operands})")
+    build.end("ret void")
+    parameters = ["ptr %data", "i64 %begin", "i64 %end", "i64 %slot"]
+    emit_function(module, name, parameters, build, result="void")
+
+
+def emit_function(
+    module: Module, name: str, parameters: list[str], build: Builder, result: str = "i32", internal: bool = True
+) -> None:
+    """Add a finished function to the module."""
+    linkage = "internal " if internal else ""
+    head = f"define {linkage}{result} @{name}({', '.join(parameters)}) nounwind {{"
+    module.functions.append(f"{head}\n{build.text()}\n}}")
+
+
+def plan_workspace(body: Stmt) -> tuple[dict[Buffer, int], int, int]:
+    """(offset of every "global" internal buffer, bytes of the workspace, bytes of each participant's share).
+
+    Buffers inside a parallel loop lie in the share; those whose lives do not overlap may lie in the same place.
+    """
+    offsets: dict[Buffer, int] = {}
+    most = [0, 0]
+
+    def visit(stmt: Stmt, top: int, shared: int) -> None:
+        if type(stmt) is Alloc and stmt.buffer.scope != "local":
+            offsets[stmt.buffer] = top
+            top += _size(stmt.buffer)
+            most[shared] = max(most[shared], top)
+        if type(stmt) is For and stmt.kind == "parallel":
+            top, shared = 0, 1
+        for inner in substmts(stmt):
+            visit(inner, top, shared)
+
+    visit(body, 0, 0)
+    return offsets, most[0], most[1]
+
+
+def _size(buffer: Buffer) -> int:
+    if buffer.scope != "global":
+        raise UnsupportedError(f"buffer {buffer.name!r}: a CPU has no {buffer.scope} memory")
+    if not all(type(extent) is Const for extent in buffer.shape):
+        raise UnsupportedError(f"buffer {buffer.name!r}: an internal buffer needs constant extents")
+    count = math.prod(extent.value for extent in buffer.shape)
+    return -(-count * buffer.dtype.bytes // MAX_ALIGNMENT) * MAX_ALIGNMENT

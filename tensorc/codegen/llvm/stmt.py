@@ -1,0 +1,250 @@
+"""Statements: loops, branches, allocations, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tensorc.codegen.llvm.builder import Value
+from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Pointer, index, llvm_type
+from tensorc.codegen.llvm.convert import convert
+from tensorc.codegen.llvm.expr import any_of
+from tensorc.codegen.llvm.memory import emit_store
+from tensorc.dtypes import int64
+from tensorc.errors import UnsupportedError
+from tensorc.ir.expr import Const, index as index_expr
+from tensorc.ir.stmt import Alloc, Barrier, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While
+
+LOOPS: dict[str, Callable[[Context, For], None]] = {}  # by kind; "parallel" is added by parallel.py
+
+
+def emit_stmt(ctx: Context, stmt: Stmt) -> None:
+    """Append a statement to the function at hand."""
+    ctx.memo = {}
+    match stmt:
+        case Store(mask=mask) if mask is not None and stmt.indices[0].dtype.lanes == 1:
+            emit_stmt(ctx, If(mask, Store(stmt.buffer, stmt.indices, stmt.value)))
+        case Store():
+            emit_store(ctx, stmt)
+        case Seq(stmts):
+            for inner in stmts:
+                emit_stmt(ctx, inner)
+        case For(kind=kind):
+            emitter = LOOPS.get(kind)
+            if emitter is None:
+                raise UnsupportedError(f"loop {stmt.var.name!r}: a {kind} loop does not run on a CPU")
+            emitter(ctx, stmt)
+        case If():
+            _branch(ctx, stmt)
+        case Let(var, value, body):
+            ctx.variables[var] = ctx.emit(value)
+            known = var.dtype is int64
+            if known:
+                ctx.loops.append((var, value, index_expr(1)))
+            emit_stmt(ctx, body)
+            if known:
+                ctx.loops.pop()
+        case Alloc():
+            _alloc(ctx, stmt)
+        case While():
+            _while(ctx, stmt)
+        case Check():
+            _check(ctx, stmt)
+        case Evaluate(call):
+            ctx.emit(call)
+        case Barrier(scope):
+            raise UnsupportedError(f"barrier {scope}: a CPU has no thread loops")
+        case _:
+            raise UnsupportedError(f"{type(stmt).__name__}: not a statement of a flat function")
+
+
+def _serial(ctx: Context, loop: For) -> None:
+    start, extent = ctx.emit(loop.start), ctx.emit(loop.extent)
+    if extent.const is not None and extent.const <= 0:
+        return
+    if extent.const == 1:
+        ctx.variables[loop.var] = start
+        emit_stmt(ctx, loop.body)
+        return
+    end = add(ctx, start, extent)
+
+    def body(value: Value) -> None:
+        ctx.variables[loop.var] = value
+        ctx.loops.append((loop.var, loop.start, loop.extent))
+        emit_stmt(ctx, loop.body)
+        ctx.loops.pop()
+
+    emit_loop(ctx, start, end, extent.const is not None, body)
+
+
+def _unrolled(ctx: Context, loop: For) -> None:
+    if type(loop.extent) is not Const:
+        raise UnsupportedError(f"loop {loop.var.name!r}: an unrolled loop needs a constant extent")
+    start = ctx.emit(loop.start)
+    for step in range(loop.extent.value):
+        ctx.variables[loop.var] = add(ctx, start, index(step))
+        ctx.loops.append((loop.var, loop.start, loop.extent))
+        emit_stmt(ctx, loop.body)
+        ctx.loops.pop()
+
+
+LOOPS["serial"] = _serial
+LOOPS["unrolled"] = _unrolled
+
+
+def add(ctx: Context, a: Value, b: Value) -> Value:
+    """The sum of two int64 values."""
+    if a.const is not None and b.const is not None:
+        return index(a.const + b.const)
+    if b.const == 0:
+        return a
+    if a.const == 0:
+        return b
+    return ctx.builder.hoist(f"add nsw {a.typed}, {b.ref}", "i64", max(a.depth, b.depth))
+
+
+def emit_loop(ctx: Context, start: Value, end: Value, runs: bool, body: Callable[[Value], None]) -> None:
+    """A loop from `start` up to `end`, tested at its end; `runs` says that it is known to run at least once."""
+    build = ctx.builder
+    labels = build.label("ready"), build.label("loop"), build.label("done")
+    if not runs:
+        test = build.hoist(f"icmp slt {start.typed}, {end.ref}", "i1", max(start.depth, end.depth))
+        build.enter()
+        build.end(f"br {test.typed}, label %{labels[0]}, label %{labels[2]}")
+        build.start(labels[0])
+    build.enter(always=True)
+    before = build.block
+    build.end(f"br label %{labels[1]}")
+    build.start(labels[1])
+    top = build.block
+    counter = Value(build.name(), "i64", build.depth)
+    body(counter)
+    following = build.emit(f"add nuw nsw {counter.typed}, 1" if start.const == 0 else f"add nsw {counter.typed}, 1", "i64")
+    again = build.emit(f"icmp slt {following.typed}, {end.ref}", "i1")
+    arrivals = f"[ {start.ref}, %{before.label} ], [ {following.ref}, %{build.block.label} ]"
+    top.lines.insert(0, f"{counter.ref} = phi i64 {arrivals}")
+    build.end(f"br {again.typed}, label %{labels[1]}, label %{labels[2]}")
+    build.leave()
+    if not runs:
+        build.leave()
+    build.start(labels[2])
+
+
+def _branch(ctx: Context, stmt: If) -> None:
+    condition = ctx.emit(stmt.condition)
+    if condition.const is not None:
+        chosen = stmt.then if condition.const else stmt.orelse
+        if chosen is not None:
+            emit_stmt(ctx, chosen)
+        return
+    build = ctx.builder
+    origin = build.block
+    labels = build.label("then"), build.label("else"), build.label("end")
+    for label, side in zip(labels, (stmt.then, stmt.orelse)):
+        if side is None:
+            continue
+        build.block = origin
+        build.enter()
+        build.start(label)
+        emit_stmt(ctx, side)
+        build.leave()
+        build.end(f"br label %{labels[2]}")
+    otherwise = labels[2] if stmt.orelse is None else labels[1]
+    origin.terminator = f"br {condition.typed}, label %{labels[0]}, label %{otherwise}"
+    build.start(labels[2])
+
+
+def _while(ctx: Context, stmt: While) -> None:
+    build = ctx.builder
+    labels = build.label("while"), build.label("do"), build.label("done")
+    build.enter()
+    build.end(f"br label %{labels[0]}")
+    build.start(labels[0])
+    condition = ctx.emit(stmt.condition)
+    build.enter()
+    build.end(f"br {condition.typed}, label %{labels[1]}, label %{labels[2]}")
+    build.start(labels[1])
+    emit_stmt(ctx, stmt.body)
+    build.end(f"br label %{labels[0]}")
+    build.leave()
+    build.leave()
+    build.start(labels[2])
+
+
+def _alloc(ctx: Context, stmt: Alloc) -> None:
+    buffer, build = stmt.buffer, ctx.builder
+    if buffer.scope != "local":
+        text = f"getelementptr i8, {ctx.slice.typed}, i64 {ctx.module.offsets[buffer]}"
+        ctx.pointers[buffer] = Pointer(build.hoist(text, "ptr", ctx.slice.depth), MAX_ALIGNMENT)
+        emit_stmt(ctx, stmt.body)
+        return
+    if not all(type(extent) is Const for extent in buffer.shape):
+        raise UnsupportedError(f"buffer {buffer.name!r}: a local buffer needs constant extents")
+    count = math.prod(extent.value for extent in buffer.shape)
+    where = Value(build.name(), "ptr")
+    kind = f"[{count} x {llvm_type(buffer.dtype, memory=True)}]"
+    build.allocas.append(f"{where.ref} = alloca {kind}, align {MAX_ALIGNMENT}")
+    ctx.pointers[buffer] = Pointer(where, MAX_ALIGNMENT)
+    for edge in ("start", "end"):
+        ctx.module.declare(f"llvm.lifetime.{edge}.p0", "void (ptr)")
+    build.do(f"call void @llvm.lifetime.start.p0({where.typed})")
+    emit_stmt(ctx, stmt.body)
+    build.do(f"call void @llvm.lifetime.end.p0({where.typed})")
+
+
+def _check(ctx: Context, stmt: Check) -> None:
+    condition, value, build = ctx.emit(stmt.condition), ctx.emit(stmt.value), ctx.builder
+    if condition.const == 1:
+        return
+    if stmt.condition.dtype.lanes > 1:
+        condition, value = _first_failure(ctx, stmt, condition, value)
+    value = convert(ctx, value, stmt.value.dtype.scalar, int64)
+    message = ctx.module.text_constant(stmt.message)
+    fail(ctx, condition, lambda: report(ctx, message, value))
+
+
+def _first_failure(ctx: Context, stmt: Check, condition: Value, value: Value) -> tuple[Value, Value]:
+    build, lanes = ctx.builder, stmt.condition.dtype.lanes
+    failed = build.emit(f"xor {condition.typed}, splat (i1 true)", condition.type)
+    holds = build.emit(f"xor {any_of(ctx, failed).typed}, true", "i1")
+    if stmt.value.dtype.lanes == 1:
+        return holds, value
+    bits = build.emit(f"bitcast {failed.typed} to i{lanes}", f"i{lanes}")
+    ctx.module.declare(f"llvm.cttz.i{lanes}", f"i{lanes} (i{lanes}, i1)")
+    lane = build.emit(f"call i{lanes} @llvm.cttz.i{lanes}({bits.typed}, i1 false)", f"i{lanes}")
+    # Where no lane failed the count is the number of lanes: the element is poison then, and not used.
+    scalar = llvm_type(stmt.value.dtype.scalar)
+    return holds, build.emit(f"extractelement {value.typed}, {lane.typed}", scalar)
+
+
+def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None:
+    """Leave the function with 1 where the condition does not hold."""
+    build = ctx.builder
+    labels = build.label("fail"), build.label("pass")
+    build.end(f"br {condition.typed}, label %{labels[1]}, label %{labels[0]}")
+    build.start(labels[0])
+    last_words()
+    build.end("ret i32 1")
+    build.start(labels[1])
+    for scope in build.scopes:  # what follows is no longer certain to be reached
+        scope.always = False
+
+
+def report(ctx: Context, message: Value, value: Value) -> None:
+    """Store the message of a failed check and its value; of the tasks of a parallel loop only the first to fail does."""
+    build = ctx.builder
+    place = build.emit(f"getelementptr i8, {ctx.error.typed}, i64 8", "ptr")
+    stores = (f"store {message.typed}, {ctx.error.typed}, align 8", f"store {value.typed}, {place.typed}, align 8")
+    if ctx.flag is None:
+        for store in stores:
+            build.do(store)
+        return
+    pair = build.emit(f"cmpxchg {ctx.flag.typed}, i32 0, i32 1 monotonic monotonic", "{ i32, i1 }")
+    first = build.emit(f"extractvalue {pair.typed}, 1", "i1")
+    labels = build.label("first"), build.label("late")
+    build.end(f"br {first.typed}, label %{labels[0]}, label %{labels[1]}")
+    build.start(labels[0])
+    for store in stores:
+        build.do(store)
+    build.end(f"br label %{labels[1]}")
+    build.start(labels[1])
