@@ -495,7 +495,7 @@ def const(value, dtype: DType | str) -> Const:
             raise ExpressionError(f"literal {value!r} is no bool")
         return Const(bool(value), dtype)
     if dtype.is_int:
-        number = int(value)
+        number = int(value) if math.isfinite(value) else 0
         if number != value:
             raise ExpressionError(f"literal {value!r} is no {dtype}: cast one of the operands")
         if not dtype.min <= number <= dtype.max:
@@ -760,7 +760,7 @@ def convert(value, dtype: DType):
     if dtype.is_bool:
         return value != 0
     if not dtype.is_int:
-        return float(value)
+        return float(_round_integer(value, 24) if type(value) is int and dtype.bits < 64 else value)
     if not isinstance(value, float):
         return wrap(int(value), dtype)
     if math.isnan(value):
@@ -768,6 +768,15 @@ def convert(value, dtype: DType):
     return int(max(dtype.min, min(dtype.max, math.trunc(value)))) if math.isfinite(value) else (
         dtype.max if value > 0 else dtype.min
     )
+
+
+def _round_integer(value: int, bits: int) -> int:
+    """The nearest integer of so many significant bits, ties to even: a float32 is rounded once, not twice."""
+    size = abs(value)
+    excess = max(0, size.bit_length() - bits)
+    half = (1 << excess) >> 1
+    size = (size + half - (half > 0) + (size >> excess & (half > 0))) >> excess << excess
+    return size if value >= 0 else -size
 
 
 def select(condition, true, false) -> Expr:
