@@ -1,0 +1,414 @@
+"""Elements that a loop updates again and again are kept in local accumulators while it runs.
+
+    for k in 0..n { for i in 0..8 unrolled { C[i] = C[i] + A[i, k] } }
+    ->  alloc acc[8]   for i { acc[i] = C[i] }   for k { for i { acc[i] = acc[i] + A[i, k] } }   for i { C[i] = acc[i] }
+
+The loop is the outermost one that leaves the indices unchanged; unrolled loops inside it that the indices depend on
+index the accumulators. `C[i] = C[i] + reduce_add(v)` keeps one accumulator a lane and reduces them after the loop.
+What initialises the elements just before the loop, or in its first iteration, initialises the accumulators instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tensorc.arith import Domain, affine, can_prove
+from tensorc.ir.expr import (
+    EQ, Binary, Buffer, Call, Const, Expr, Load, Ramp, Var, broadcast, index, logical_not, sub,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
+from tensorc.ir.walk import (
+    all_exprs, exprs, map_exprs, map_substmts, rewrite, substitute, substitute_stmt, substmts, variables, walk, walk_expr,
+)  # fmt: skip
+from tensorc.passes.common import NOTHING, conjunction, conjuncts, entry_domain, is_nothing, make_for, make_if
+from tensorc.passes.vectorize import REDUCTIONS, as_update, identity, is_inside, loads_from
+
+MOST_BYTES = 4096  # of accumulators around one loop: 64 vectors of 64 bytes
+
+
+def promote_accumulators(function: Function) -> Function:
+    """The function with local accumulators for what its loops update in place."""
+    taken = {buffer.name for buffer in (*function.params, *function.allocs)}
+    return function.with_(body=_Promoter(taken).visit(function.body, entry_domain(function)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A store inside a loop: the loops and conditions between them."""
+
+    store: Store
+    loops: tuple[For, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class _Group:
+    """One element a setting of `loops` that is kept in `local` while `loop` runs.
+
+    `guards` are the conditions under which it is touched at all. `start` is what it begins with where the conditions
+    `fresh` hold; None: what memory holds. `reducer` is set where each lane accumulates for itself.
+    """
+
+    loop: For
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    mask: Expr | None
+    loops: tuple[For, ...]
+    guards: tuple[Expr, ...]
+    local: Buffer
+    place: tuple[Expr, ...]
+    reducer: type[Binary] | None = None
+    start: Expr | None = None
+    fresh: tuple[Expr, ...] = ()
+    dropped: list[Store] = field(default_factory=list)
+
+    def nest(self, body: Stmt, guarded: bool = True) -> Stmt:
+        """A statement done for every element."""
+        fresh = {loop.var: Var(loop.var.name) for loop in self.loops}
+        if guarded:
+            body = make_if(conjunction(self.guards), body)
+        body = substitute_stmt(body, fresh)
+        for loop in reversed(self.loops):
+            body = make_for(fresh[loop.var], loop.start, loop.extent, "unrolled", body)
+        return body
+
+    def before(self) -> Stmt:
+        if self.reducer is None:
+            load = self.nest(Store(self.local, self.place, Load(self.buffer, self.indices, self.mask)))
+            return self._start_or(load, Store(self.local, self.place, self.start))
+        lanes = self.place[-1].dtype.lanes
+        nothing = broadcast(identity(self.reducer, self.local.dtype), lanes)
+        zero = self.nest(Store(self.local, self.place, nothing), guarded=False)
+        return seq(zero, self._start_or(NOTHING, Store(self.buffer, self.indices, self.start)))
+
+    def _start_or(self, otherwise: Stmt, start: Store) -> Stmt:
+        if self.start is None:
+            return otherwise
+        return make_if(conjunction(self.fresh), self.nest(start), otherwise)
+
+    def after(self) -> Stmt:
+        value = Load(self.local, self.place)
+        if self.reducer is not None:
+            total = Call(REDUCTIONS[self.reducer], (value,), value.dtype.scalar)
+            value = self.reducer(Load(self.buffer, self.indices), total)
+        return self.nest(Store(self.buffer, self.indices, value, self.mask))
+
+    def inside(self, store: Store) -> Stmt:
+        """What a store to the element becomes."""
+        if self.reducer is not None:
+            term = as_update(store)[1].args[0]
+            return Store(self.local, self.place, self.reducer(Load(self.local, self.place), term))
+        return Store(self.local, self.place, rewrite(store.value, self.load))
+
+    def load(self, expr: Expr) -> Expr | None:
+        """What a load of the element becomes; None for other expressions."""
+        if type(expr) is Load and expr.buffer is self.buffer:
+            return Load(self.local, self.place)
+        return None
+
+
+class _Promoter:
+    def __init__(self, taken: set[str]):
+        self.taken = taken
+        self.locals: set[Buffer] = set()
+
+    def visit(self, stmt: Stmt, domain: Domain) -> Stmt:
+        match stmt:
+            case Seq(stmts):
+                return self._sequence(stmts, domain)
+            case For():
+                return self._sequence((stmt,), domain)
+            case If(condition, then, orelse):
+                then = self.visit(then, domain.given(condition))
+                return make_if(condition, then, None if orelse is None else self.visit(orelse, domain))
+            case _:
+                return map_substmts(stmt, lambda s: self.visit(s, domain))
+
+    def _sequence(self, stmts: tuple[Stmt, ...], domain: Domain) -> Stmt:
+        done: list[Stmt] = []
+        for stmt in stmts:
+            if type(stmt) is not For:
+                done.append(self.visit(stmt, domain))
+                continue
+            groups = self._groups(stmt, domain)
+            for group in groups:
+                _take_start_before(group, done)
+            done.append(self._loop(stmt, groups, domain))
+        return seq(*[s for s in done if not is_nothing(s)])
+
+    def _loop(self, loop: For, groups: list[_Group], domain: Domain) -> Stmt:
+        inside = {group.buffer: group for group in groups}
+        body = _moved(loop.body, inside) if groups else loop.body
+        body = self.visit(body, domain.bind(loop.var, loop.start, loop.extent))
+        result: Stmt = make_for(loop.var, loop.start, loop.extent, loop.kind, body, loop.annotations)
+        if not groups:
+            return result
+        result = seq(*[g.before() for g in groups], result, *[g.after() for g in groups])
+        for group in reversed(groups):
+            result = Alloc(group.local, result)
+        return result
+
+    def _groups(self, loop: For, domain: Domain) -> list[_Group]:
+        if loop.kind not in ("serial", "unrolled"):
+            return []
+        sites: dict[Buffer, list[_Site]] = {}
+        _collect(loop.body, (), (), sites)
+        groups, room = [], MOST_BYTES
+        for buffer, found in sites.items():
+            if buffer in self.locals or not any(as_update(site.store) for site in found):
+                continue
+            group = self._group(loop, buffer, found, domain)
+            if group is None or _bytes(group.local) > room:
+                continue
+            room -= _bytes(group.local)
+            self.locals.add(group.local)
+            self.taken.add(group.local.name)
+            groups.append(group)
+        return groups
+
+    def _group(self, loop: For, buffer: Buffer, sites: list[_Site], domain: Domain) -> _Group | None:
+        site = next(site for site in sites if as_update(site.store))
+        store = site.store
+        used = {var for e in (*store.indices, *([] if store.mask is None else [store.mask])) for var in variables(e)}
+        inner = [l for l in site.loops if l.var in used]
+        if not _is_steady(loop, site, inner, used) or not _is_one_element(loop, store, sites):
+            return None
+        guards = _guards(loop, sites, inner)
+        if guards is None or (guards and _is_read_elsewhere(loop.body, buffer)):
+            if not _always_inside(buffer, store, site, loop, domain):
+                return None
+            guards = ()
+        op, term = as_update(store)
+        lanes = max(e.dtype.lanes for e in store.indices)
+        reducer = None
+        if lanes == 1 and type(term) is Call and term.name == REDUCTIONS[op]:
+            if len(sites) > 1:
+                return None
+            reducer, lanes = op, term.args[0].dtype.lanes
+        if not _is_injective(store.indices, inner):
+            return None
+        local, place = self._local(buffer, inner, lanes)
+        group = _Group(loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer)
+        _take_start_inside(group, sites, site)
+        return group
+
+    def _local(self, buffer: Buffer, inner: list[For], lanes: int) -> tuple[Buffer, tuple[Expr, ...]]:
+        shape = [l.extent for l in inner]
+        place = [sub(l.var, l.start) for l in inner]
+        if lanes > 1:
+            shape.append(lanes)
+            place.append(Ramp(index(0), index(1), lanes))
+        name, number = f"{buffer.name}.acc", 0
+        while name in self.taken:
+            number += 1
+            name = f"{buffer.name}.acc{number}"
+        local = Buffer(name, shape or [1], buffer.dtype, "local", alignment=64)
+        return local, tuple(place) or (index(0),)
+
+
+def _collect(stmt: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], sites: dict[Buffer, list[_Site]]):
+    """The stores in a statement, by buffer."""
+    match stmt:
+        case Store(buffer):
+            sites.setdefault(buffer, []).append(_Site(stmt, loops, conditions))
+        case For():
+            _collect(stmt.body, (*loops, stmt), conditions, sites)
+        case If(condition, then, orelse):
+            _collect(then, loops, (*conditions, *conjuncts(condition)), sites)
+            if orelse is not None:
+                _collect(orelse, loops, (*conditions, logical_not(condition)), sites)
+        case _:
+            for inner in substmts(stmt):
+                _collect(inner, loops, conditions, sites)
+
+
+def _is_steady(loop: For, site: _Site, inner: list[For], used: set[Var]) -> bool:
+    """Whether the element stays the same while the loop runs, apart from the unrolled loops in it."""
+    if loop.var in used or any(l.kind in ("parallel", "thread") for l in site.loops):
+        return False
+    if any(l.kind != "unrolled" or type(l.extent) is not Const or type(l.start) is not Const for l in inner):
+        return False
+    hidden = {s.var for s in walk(loop.body) if type(s) is Let}
+    places = (*site.store.indices, *([] if site.store.mask is None else [site.store.mask]))
+    return used.isdisjoint(hidden) and not any(type(e) is Load for place in places for e in walk_expr(place))
+
+
+def _is_one_element(loop: For, store: Store, sites: list[_Site]) -> bool:
+    """Whether nothing in the loop touches the buffer but at the place of this store."""
+    if any(s.store.indices != store.indices or s.store.mask != store.mask for s in sites):
+        return False
+    return all(
+        e.indices == store.indices and e.mask == store.mask
+        for e in all_exprs(loop.body)
+        if type(e) is Load and e.buffer is store.buffer
+    )
+
+
+def _guards(loop: For, sites: list[_Site], inner: list[For]) -> tuple[Expr, ...] | None:
+    """The conditions under which the loop touches the element, however often; None if they change as it runs."""
+    own = {l.var for l in inner}
+    for site in sites:
+        changing = {loop.var, *[l.var for l in site.loops]} - own
+        if not all(_is_steady_condition(c, changing) for c in site.conditions):
+            continue
+        if all(c in other.conditions for other in sites for c in site.conditions):
+            return site.conditions
+    return None
+
+
+def _is_steady_condition(condition: Expr, changing: set[Var]) -> bool:
+    return all(type(e) is not Load and e not in changing for e in walk_expr(condition))
+
+
+def _is_read_elsewhere(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether anything but the stores to a buffer reads it."""
+    return any(
+        loads_from(e, buffer)
+        for s in walk(stmt)
+        if not (type(s) is Store and s.buffer is buffer)
+        for e in exprs(s)
+    )
+
+
+def _always_inside(buffer: Buffer, store: Store, site: _Site, loop: For, domain: Domain) -> bool:
+    """Whether the element exists whether or not the conditions around it hold."""
+    if store.mask is not None or any(e.dtype.lanes > 1 for e in store.indices):
+        return False
+    for l in (loop, *site.loops):
+        domain = domain.bind(l.var, l.start, l.extent)
+    return is_inside(buffer, store.indices, domain)
+
+
+def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
+    """Whether different settings of the unrolled loops, and different lanes, name different elements."""
+    known: set[Var | None] = set()
+    wanted: set[Var | None] = {l.var for l in inner}
+    extents = {l.var: l.extent.value for l in inner}
+    for expr in indices:
+        base, terms = expr, []
+        if type(expr) is Ramp:
+            base = expr.base
+            if type(expr.stride) is not Const:
+                return False
+            terms.append((abs(expr.stride.value), expr.lanes, None))
+            wanted.add(None)
+        elif expr.dtype.lanes > 1:
+            return False
+        for atom, scale in affine(base).terms:
+            if atom in extents:
+                terms.append((abs(scale), extents[atom], atom))
+            elif not variables(atom).isdisjoint(extents):
+                terms = None
+                break
+        if terms is not None:
+            known |= _told_apart(terms)
+    return wanted <= known
+
+
+def _told_apart(terms: list[tuple[int, int, Var | None]]) -> set[Var | None]:
+    """The digits of a number in a mixed radix: all of them, or none if they overlap."""
+    reach = 0
+    for scale, extent, _ in sorted(terms, key=lambda term: term[0]):
+        if scale <= reach:
+            return set()
+        reach += scale * (extent - 1)
+    return {digit for _, _, digit in terms}
+
+
+def _bytes(buffer: Buffer) -> int:
+    return math.prod([e.value for e in buffer.shape]) * buffer.dtype.bytes
+
+
+def _moved(stmt: Stmt, groups: dict[Buffer, _Group]) -> Stmt:
+    """The body of the loop, working on the accumulators."""
+
+    def load(expr: Expr) -> Expr | None:
+        if type(expr) is Load and expr.buffer in groups:
+            return groups[expr.buffer].load(expr)
+        return None
+
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is Store and s.buffer in groups:
+            group = groups[s.buffer]
+            if any(s is d for d in group.dropped):
+                return NOTHING
+            s = group.inside(s)
+        if type(s) is If:
+            return make_if(rewrite(s.condition, load), visit(s.then), None if s.orelse is None else visit(s.orelse))
+        return map_exprs(map_substmts(s, visit), lambda e: rewrite(e, load))
+
+    return visit(stmt)
+
+
+def _take_start_inside(group: _Group, sites: list[_Site], update: _Site) -> None:
+    """`if k == 0 { C[i] = 0 }` ahead of the update: accumulators start with 0."""
+    site = sites[0]
+    value = site.store.value
+    if site is update or site.loops != update.loops or variables(value) or _loads(value):
+        return
+    own = {l.var for l in group.loops}
+    chain = [l for l in (group.loop, *site.loops) if l.var not in own]
+    firsts = [EQ(l.var, l.start) for l in chain]
+    rest = [c for c in site.conditions if c not in firsts and c not in group.guards]
+    rest += [some for l in chain if not can_prove(some := l.extent >= 1, Domain())]
+    fresh = all(variables(c).isdisjoint({l.var for l in (group.loop, *site.loops)}) for c in rest)
+    if fresh and all(first in site.conditions for first in firsts) and all(not _loads(c) for c in rest):
+        group.start, group.fresh = value, tuple(rest)
+        group.dropped.append(site.store)
+
+
+def _take_start_before(group: _Group, done: list[Stmt]) -> None:
+    """`for i { C[i] = 0 }` just before the loop: accumulators start with 0, and the statement goes."""
+    if group.start is not None:
+        return
+    for at in range(len(done) - 1, -1, -1):
+        if not _touches(done[at], group.buffer):
+            continue
+        start = _as_start(done[at], group)
+        if start is not None:
+            group.start, group.fresh = start
+            del done[at]
+        return
+
+
+def _as_start(stmt: Stmt, group: _Group) -> tuple[Expr, tuple[Expr, ...]] | None:
+    """The value and the conditions of a nest that writes just the elements of a group."""
+    names: dict[Var, Expr] = {}
+    conditions: list[Expr] = []
+    while type(stmt) is not Store:
+        if type(stmt) is For and len(names) < len(group.loops) and stmt.kind in ("serial", "unrolled"):
+            like = group.loops[len(names)]
+            if stmt.start != like.start or stmt.extent != like.extent:
+                return None
+            names[stmt.var] = like.var
+            stmt = stmt.body
+        elif type(stmt) is If and stmt.orelse is None:
+            conditions += conjuncts(stmt.condition)
+            stmt = stmt.then
+        else:
+            return None
+    store, value = stmt, stmt.value
+    if store.buffer is not group.buffer or len(names) < len(group.loops) or variables(value) or _loads(value):
+        return None
+    mask = None if store.mask is None else substitute(store.mask, names)
+    if tuple([substitute(e, names) for e in store.indices]) != group.indices or mask != group.mask:
+        return None
+    conditions = [substitute(c, names) for c in conditions]
+    own = {l.var for l in group.loops}
+    fresh = tuple([c for c in conditions if c not in group.guards])
+    if any(g not in conditions for g in group.guards) or any(_loads(c) or not variables(c).isdisjoint(own) for c in fresh):
+        return None
+    return value, fresh
+
+
+def _touches(stmt: Stmt, buffer: Buffer) -> bool:
+    return any(
+        (type(s) is Store and s.buffer is buffer) or any(loads_from(e, buffer) for e in exprs(s)) for s in walk(stmt)
+    )
+
+
+def _loads(expr: Expr) -> bool:
+    """Whether an expression reads memory."""
+    return any(type(e) is Load for e in walk_expr(expr))

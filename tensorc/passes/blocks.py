@@ -1,0 +1,114 @@
+"""Blocks become plain statements: iterators give way to loops, predicates and `init` to branches.
+
+    block C { spatial i : n = io*8 + ii, reduce k : m = ko, where io*8 + ii < n, init S, T }
+    ->  if io*8 + ii < n { if ko == 0 { S' }  T' }
+
+Everything is simplified by what the loops around it tell; loops of one iteration, and branches and loops that do
+nothing, disappear. Conditions that a loop does not change are tested outside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorc.arith import Domain, affine, bounds, simplify
+from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, For, If, Let, Seq, Stmt, Store, annotation, seq
+from tensorc.ir.walk import map_exprs, map_substmts, substitute
+from tensorc.passes.common import NOTHING, entry_domain, make_for, make_if
+
+Values = Mapping[Var, Expr]
+
+
+def lower_blocks(function: Function) -> Function:
+    """The function without blocks."""
+    return function.with_(body=specialize(function.body, {}, entry_domain(function)))
+
+
+def specialize(stmt: Stmt, values: Values, domain: Domain, fresh: bool = False) -> Stmt:
+    """A statement with variables replaced, and simplified by what holds around it.
+
+    `fresh` gives its loops new variables, so that the result may stand beside the original.
+    """
+    return _Specializer(fresh).visit(stmt, values, domain)
+
+
+class _Specializer:
+    def __init__(self, fresh: bool):
+        self.fresh = fresh
+
+    def visit(self, stmt: Stmt, values: Values, domain: Domain) -> Stmt:
+        match stmt:
+            case Store(buffer, indices, value, mask):
+                new = [_change(e, values, domain) for e in (*indices, value)]
+                mask = None if mask is None else _change(mask, values, domain)
+                return Store(buffer, tuple(new[:-1]), new[-1], mask)
+            case Seq(stmts):
+                return seq(*[self.visit(s, values, domain) for s in stmts])
+            case For():
+                return self._loop(stmt, values, domain)
+            case If(condition, then, orelse):
+                return self._branch(_change(condition, values, domain), then, orelse, values, domain)
+            case Block():
+                return self._block(stmt, values, domain)
+            case Let(var, value, body):
+                value = _change(value, values, domain)
+                if not self.fresh:
+                    return Let(var, value, self.visit(body, values, domain))
+                new = Var(var.name, var.dtype)
+                return Let(new, value, self.visit(body, {**values, var: new}, domain))
+            case _:
+                stmt = map_exprs(stmt, lambda e: _change(e, values, domain))
+                return map_substmts(stmt, lambda s: self.visit(s, values, domain))
+
+    def _loop(self, loop: For, values: Values, domain: Domain) -> Stmt:
+        start = _change(loop.start, values, domain)
+        extent = _change(loop.extent, values, domain)
+        var = loop.var
+        if is_const(extent, 1) and loop.kind != "thread" and annotation(loop, "tail") != "cut":
+            return self.visit(loop.body, {**values, var: start}, domain)
+        if is_const(extent) and extent.value <= 0:
+            return NOTHING
+        if self.fresh:
+            var = Var(var.name, var.dtype)
+            values = {**values, loop.var: var}
+        body = self.visit(loop.body, values, domain.bind(var, start, extent))
+        return make_for(var, start, extent, loop.kind, body, loop.annotations)
+
+    def _branch(self, condition: Expr, then: Stmt, orelse: Stmt | None, values: Values, domain: Domain) -> Stmt:
+        if is_const(condition):
+            taken = then if condition.value else orelse
+            return NOTHING if taken is None else self.visit(taken, values, domain)
+        then = self.visit(then, values, domain.given(condition))
+        return make_if(condition, then, None if orelse is None else self.visit(orelse, values, domain))
+
+    def _block(self, block: Block, values: Values, domain: Domain) -> Stmt:
+        condition = _change(block.predicate, values, domain)
+        if is_const(condition, False):
+            return NOTHING
+        inner = domain if is_const(condition) else domain.given(condition)
+        bound = {it.var: _change(it.binding, values, inner) for it in block.iters}
+        values = {**values, **bound}
+        body = self.visit(block.body, values, inner)
+        if block.init is not None:
+            first = logical_and(*[_is_first(bound[it.var], inner) for it in block.iters if it.kind == "reduce"])
+            body = seq(self._branch(first, block.init, None, values, inner), body)
+        return make_if(condition, body)
+
+
+def _change(expr: Expr, values: Values, domain: Domain) -> Expr:
+    return simplify(substitute(expr, values), domain)
+
+
+def _is_first(binding: Expr, domain: Domain) -> Expr:
+    """binding == 0; where it is a sum of terms that are never negative, each of them is 0."""
+    form = affine(binding)
+    if form.constant == 0 and all(scale > 0 and _never_negative(atom, domain) for atom, scale in form.terms):
+        return logical_and(*[simplify(eq(atom, index(0)), domain) for atom, _ in form.terms])
+    return simplify(eq(binding, index(0)), domain)
+
+
+def _never_negative(expr: Expr, domain: Domain) -> bool:
+    lo = bounds(expr, domain).lo
+    return lo is not None and lo >= 0

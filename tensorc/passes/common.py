@@ -1,0 +1,88 @@
+"""What several passes share: conjunctions, loops and branches that drop what is dead, what holds at the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorc.arith import Affine, Domain, affine
+from tensorc.ir.expr import And, Const, Expr, GE, GT, LE, LT, Load, Var, is_const, logical_and
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Annotations, For, If, Seq, Stmt
+from tensorc.ir.walk import walk_expr
+
+NOTHING = Seq(())
+
+
+def is_nothing(stmt: Stmt) -> bool:
+    """Whether a statement is the empty sequence."""
+    return type(stmt) is Seq and not stmt.stmts
+
+
+def entry_domain(function: Function) -> Domain:
+    """What is known as a function is called: extents are not negative, and the assumptions hold."""
+    domain = Domain()
+    symbols = {e for buffer in function.params for e in (*buffer.shape, *(buffer.strides or ())) if type(e) is Var}
+    for symbol in sorted(symbols, key=lambda var: var.name):
+        domain = domain.given(symbol >= 0)
+    for assumption in function.assumptions:
+        domain = domain.given(assumption)
+    return domain
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that must hold together; none for `true`."""
+    if type(condition) is And:
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [] if is_const(condition, True) else [condition]
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr:
+    """All of the conditions as one."""
+    return logical_and(*conditions)
+
+
+def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:
+    """A branch without what cannot run."""
+    if type(condition) is Const:
+        return then if condition.value else NOTHING if orelse is None else orelse
+    if orelse is not None and is_nothing(orelse):
+        orelse = None
+    if is_nothing(then) and orelse is None:
+        return NOTHING
+    if orelse is None and type(then) is If and then.orelse is None:
+        return If(logical_and(condition, then.condition), then.then)
+    return If(condition, then, orelse)
+
+
+def make_for(var: Var, start: Expr, extent: Expr, kind: str, body: Stmt, annotations: Annotations = ()) -> Stmt:
+    """A loop, or nothing if it does nothing; conditions that do not change in it are tested outside."""
+    if is_nothing(body) or (type(extent) is Const and extent.value <= 0):
+        return NOTHING
+    if type(body) is not If or body.orelse is not None or kind in ("parallel", "thread"):
+        return For(var, start, extent, kind, body, annotations)
+    inside, outside = [], []
+    for condition in conjuncts(body.condition):
+        (outside if _is_invariant(condition, var) else inside).append(condition)
+    if not outside:
+        return For(var, start, extent, kind, body, annotations)
+    inner = If(conjunction(inside), body.then) if inside else body.then
+    return If(conjunction(outside), make_for(var, start, extent, kind, inner, annotations))
+
+
+def _is_invariant(condition: Expr, var: Var) -> bool:
+    return all(e is not var and type(e) is not Load for e in walk_expr(condition))
+
+
+def requirement(condition: Expr) -> Affine | None:
+    """The linear form that is >= 0 where a comparison holds."""
+    match condition:
+        case LT(a, b) if a.dtype.is_int:
+            return affine(b - a - 1)
+        case LE(a, b) if a.dtype.is_int:
+            return affine(b - a)
+        case GT(a, b) if a.dtype.is_int:
+            return affine(a - b - 1)
+        case GE(a, b) if a.dtype.is_int:
+            return affine(a - b)
+        case _:
+            return None

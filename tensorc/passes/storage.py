@@ -1,0 +1,428 @@
+"""Internal buffers get a place, a size and a kind of memory; every access gets one index.
+
+    alloc T[n, m] of the function   for i in 0..n { for j { T[i, j] = A[i, j] }  for j { B[i, j] = T[i, j] } }
+    ->  for i in 0..n { alloc T[m] @local   for j { T[j] = A[i*m + j] }  for j { B[i*m + j] = T[j] } }
+
+A buffer lives in the innermost statement that holds all its accesses, unless an iteration of a loop reads what an
+earlier one wrote: then outside that loop. There it needs only the part that is touched while the loops outside stand
+still. Small buffers of constant size are local (the stack), others are slices of the workspace. The index of an access
+is its offset in elements, outer loops' terms first, the constant last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorc.arith import Affine, Domain, bounds, simplify
+from tensorc.arith.affine import Terms, build, linear, multiply
+from tensorc.ir.expr import (
+    EQ, LE, LT, Add, Broadcast, Buffer, Const, Expr, FloorDiv, Load, Mod, Mul, Ramp, Var, add, broadcast, index,
+    is_const, logical_not, mul,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
+from tensorc.ir.walk import exprs, map_exprs, map_substmts, replace_body, rewrite, substmts, variables, walk_expr
+from tensorc.passes.common import conjuncts, entry_domain, requirement
+
+LOCAL_BYTES = 16 * 1024  # of local buffers alive at one place
+ALIGNMENT = 64
+
+
+def place_buffers(function: Function) -> Function:
+    """The function with every internal buffer in an `Alloc`, and one index for every access."""
+    layouts = {buffer: _whole(buffer) for buffer in function.params}
+    body = function.body
+    if function.allocs:
+        accesses = {buffer: [] for buffer in function.allocs}
+        _collect(body, (), (), entry_domain(function), accesses)
+        placer = _Placer(accesses)
+        body = placer.place(body, [b for b in function.allocs if accesses[b]], 0, LOCAL_BYTES)
+        layouts.update(placer.layouts)
+    return function.with_(body=_Flattener(layouts).visit(body, 0), allocs=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """One load or store; `path` holds the loops and lets around it, outermost first."""
+
+    indices: tuple[Expr, ...]
+    mask: Expr | None
+    is_store: bool
+    path: tuple[For | Let, ...]
+    conditions: tuple[Expr, ...]
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The places base + lo ... base + hi of one dimension; `base` has only variables from outside."""
+
+    base: Affine
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the elements of a buffer lie: `buffer` stands for it, `origins` are what its indices start from."""
+
+    buffer: Buffer
+    origins: tuple[Affine, ...]
+    strides: tuple[Expr, ...]
+
+
+_ZERO = Affine((), 0)
+
+
+def _whole(buffer: Buffer) -> _Layout:
+    return _Layout(buffer, (_ZERO,) * len(buffer.shape), _strides(buffer))
+
+
+def _strides(buffer: Buffer) -> tuple[Expr, ...]:
+    if buffer.strides is not None:
+        return buffer.strides
+    strides = [index(1)]
+    for extent in reversed(buffer.shape[1:]):
+        strides.append(mul(extent, strides[-1]))
+    return tuple(reversed(strides)) if buffer.shape else ()
+
+
+def _collect(stmt: Stmt, path, conditions, domain: Domain, accesses: dict[Buffer, list[_Access]]) -> None:
+    """The accesses to internal buffers, in order."""
+    for expr in exprs(stmt):
+        for e in walk_expr(expr):
+            if type(e) is Load and e.buffer in accesses:
+                accesses[e.buffer].append(_Access(e.indices, e.mask, False, path, conditions, domain))
+    match stmt:
+        case Store(buffer, indices, _, mask):
+            if buffer in accesses:
+                accesses[buffer].append(_Access(indices, mask, True, path, conditions, domain))
+        case For(var, start, extent, _, body):
+            _collect(body, (*path, stmt), conditions, domain.bind(var, start, extent), accesses)
+        case Let(_, _, body):
+            _collect(body, (*path, stmt), conditions, domain, accesses)
+        case If(condition, then, orelse):
+            _collect(then, path, (*conditions, *conjuncts(condition)), domain.given(condition), accesses)
+            if orelse is not None:
+                _collect(orelse, path, (*conditions, logical_not(condition)), domain, accesses)
+        case _:
+            for inner in substmts(stmt):
+                _collect(inner, path, conditions, domain, accesses)
+
+
+class _Placer:
+    def __init__(self, accesses: dict[Buffer, list[_Access]]):
+        self.accesses = accesses
+        self.layouts: dict[Buffer, _Layout] = {}
+        self.used: dict[int, frozenset[Buffer]] = {}
+
+    def place(self, stmt: Stmt, buffers: list[Buffer], depth: int, room: int) -> Stmt:
+        """The statement with an `Alloc` in it or around it for each of the buffers, which nothing else uses."""
+        if not buffers:
+            return stmt
+        if type(stmt) is Seq:
+            return self._sequence(stmt.stmts, buffers, depth, room)
+        if type(stmt) is Alloc:
+            return replace_body(stmt, self.place(stmt.body, buffers, depth, room - _bytes(stmt.buffer)))
+        parts = substmts(stmt)
+        here = [b for b in buffers if not self._goes_in(stmt, parts, b, depth)]
+        there = [b for b in buffers if b not in here]
+        new = [self._alloc(b, depth) for b in here]
+        new, room = _scoped(new, room)
+        self._settle(here, new)
+        depth += type(stmt) is For or type(stmt) is Let
+
+        def inside(part: Stmt) -> Stmt:
+            return self.place(part, [b for b in there if b in self._uses(part)], depth, room)
+
+        return _wrapped(new, map_substmts(stmt, inside) if there else stmt)
+
+    def _sequence(self, stmts: tuple[Stmt, ...], buffers: list[Buffer], depth: int, room: int) -> Stmt:
+        """Buffers used by one statement go there, others around all those that use them."""
+        ranges: list[list] = []
+        inner: dict[int, list[Buffer]] = {}
+        for buffer in buffers:
+            users = [at for at, stmt in enumerate(stmts) if buffer in self._uses(stmt)]
+            if len(users) == 1:
+                inner.setdefault(users[0], []).append(buffer)
+            else:
+                ranges.append([users[0], users[-1] + 1, [buffer]])
+        result: list[Stmt] = []
+        at = 0
+        for begin, end, group in _merged(ranges):
+            result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, begin)]
+            new, left = _scoped([self._alloc(b, depth) for b in group], room)
+            self._settle(group, new)
+            body = seq(*[self.place(stmts[i], inner.get(i, []), depth, left) for i in range(begin, end)])
+            result.append(_wrapped(new, body))
+            at = end
+        result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, len(stmts))]
+        return seq(*result)
+
+    def _uses(self, stmt: Stmt) -> frozenset[Buffer]:
+        found = self.used.get(id(stmt))
+        if found is None:
+            own = {e.buffer for expr in exprs(stmt) for e in walk_expr(expr) if type(e) is Load}
+            if type(stmt) is Store:
+                own.add(stmt.buffer)
+            found = frozenset(own & self.accesses.keys()).union(*map(self._uses, substmts(stmt)))
+            self.used[id(stmt)] = found
+        return found
+
+    def _goes_in(self, stmt: Stmt, parts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> bool:
+        """Whether a buffer may live in one part of the statement."""
+        if sum(buffer in self._uses(part) for part in parts) != 1:
+            return False
+        if any(type(e) is Load and e.buffer is buffer for expr in exprs(stmt) for e in walk_expr(expr)):
+            return False
+        if type(stmt) is For:
+            return stmt.kind == "parallel" or _is_private(buffer, self.accesses[buffer], depth + 1)
+        return type(stmt) is If or type(stmt) is Let
+
+    def _alloc(self, buffer: Buffer, depth: int) -> tuple[Buffer, tuple[Affine, ...]]:
+        """The buffer as small as its accesses allow, and where it begins."""
+        regions = [_region(access, buffer, depth) for access in self.accesses[buffer]]
+        shape, origins = [], []
+        for axis, extent in enumerate(buffer.shape):
+            span = _hull([region[axis] for region in regions])
+            if span is None or (not span.base.terms and _covers_all(span, extent)):
+                shape.append(extent)
+                origins.append(_ZERO)
+                continue
+            shape.append(index(span.hi - span.lo + 1))
+            origins.append(Affine(span.base.terms, span.base.constant + span.lo))
+        return buffer.with_(shape=tuple(shape), alignment=max(ALIGNMENT, buffer.alignment)), tuple(origins)
+
+    def _settle(self, buffers: list[Buffer], new: list[tuple[Buffer, tuple[Affine, ...]]]) -> None:
+        for buffer, (small, origins) in zip(buffers, new):
+            self.layouts[buffer] = _Layout(small, origins, _strides(small))
+
+
+def _scoped(new: list[tuple[Buffer, tuple[Affine, ...]]], room: int):
+    """The new buffers in their scopes, and the room for local ones that is left."""
+    result = []
+    for buffer, origins in new:
+        if buffer.scope in ("global", "local"):
+            size = _bytes(buffer)
+            fits = 0 <= size <= room
+            room -= size if fits else 0
+            buffer = buffer.with_(scope="local" if fits else "global")
+        result.append((buffer, origins))
+    return result, room
+
+
+def _bytes(buffer: Buffer) -> int:
+    """The size of a buffer; -1 if it is not constant."""
+    if any(type(extent) is not Const for extent in buffer.shape):
+        return -1
+    return math.prod([extent.value for extent in buffer.shape]) * buffer.dtype.bytes
+
+
+def _wrapped(new: list[tuple[Buffer, tuple[Affine, ...]]], body: Stmt) -> Stmt:
+    for buffer, _ in reversed(new):
+        body = Alloc(buffer, body)
+    return body
+
+
+def _merged(ranges: list[list]) -> Iterator[tuple[int, int, list[Buffer]]]:
+    """Ranges that overlap made one, in order."""
+    current = None
+    for begin, end, group in sorted(ranges, key=lambda r: (r[0], -r[1])):
+        if current is not None and begin < current[1]:
+            current = (current[0], max(end, current[1]), current[2] + group)
+            continue
+        if current is not None:
+            yield current
+        current = (begin, end, group)
+    if current is not None:
+        yield current
+
+
+# What an access touches while the loops outside `depth` stand still.
+
+
+def _region(access: _Access, buffer: Buffer, depth: int) -> tuple[_Span | None, ...]:
+    """One span a dimension; None where it is not known."""
+    inner = {binder.var for binder in access.path[depth:]}
+    return tuple([_span(e, inner, access.domain) for e in access.indices])
+
+
+def _span(expr: Expr, inner: set[Var], domain: Domain) -> _Span | None:
+    more = 0
+    if type(expr) is Ramp:
+        if type(expr.stride) is not Const:
+            return None
+        more = expr.stride.value * (expr.lanes - 1)
+        expr = expr.base
+    elif type(expr) is Broadcast:
+        expr = expr.value
+    elif expr.dtype.lanes > 1:
+        return None
+    terms, constant = linear(expr)
+    base, moving = [], {}
+    for atom, scale in terms.items():
+        if any(type(e) is Load for e in walk_expr(atom)):
+            return None
+        if variables(atom).isdisjoint(inner):
+            base.append((atom, scale))
+        else:
+            moving[atom] = scale
+    found = bounds(build(moving, constant), domain)
+    if found.lo is None or found.hi is None:
+        return None
+    base.sort(key=lambda term: repr(term[0]))
+    return _Span(Affine(tuple(base), 0), found.lo + min(more, 0), found.hi + max(more, 0))
+
+
+def _hull(spans: list[_Span | None]) -> _Span | None:
+    first = spans[0]
+    if any(span is None or span.base != first.base for span in spans):
+        return None
+    return _Span(first.base, min(span.lo for span in spans), max(span.hi for span in spans))
+
+
+def _covers_all(span: _Span, extent: Expr) -> bool:
+    return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
+
+
+def _is_private(buffer: Buffer, accesses: list[_Access], depth: int) -> bool:
+    """Whether an iteration of the loop at `depth - 1` reads only what it wrote itself."""
+    for at, access in enumerate(accesses):
+        if not access.is_store and not any(
+            other.is_store and _covers(other, access, buffer, depth) for other in accesses[:at]
+        ):
+            return False
+    return True
+
+
+def _covers(write: _Access, read: _Access, buffer: Buffer, depth: int) -> bool:
+    """Whether a write, each time before the read, writes all that is read."""
+    common = depth
+    while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
+        common += 1
+    first = {EQ(loop.var, loop.start): loop for loop in write.path[depth:] if type(loop) is For}
+    starting = [write.path.index(first[c]) for c in write.conditions if c in first]
+    common = min([common, *starting])
+    if any(variables(e) & {write.path[at].var for at in starting} for e in write.indices):
+        return False
+    inner = {binder.var for binder in write.path[common:]}
+    for condition in write.conditions:
+        if condition not in first and condition not in read.conditions and not _cuts_tail(condition, inner):
+            return False
+    if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
+        return False
+    spans = zip(_region(write, buffer, common), _region(read, buffer, common), buffer.shape)
+    return all(_span_covers(w, r, extent) for w, r, extent in spans)
+
+
+def _cuts_tail(condition: Expr, inner: set[Var]) -> bool:
+    """Whether a condition just limits inner loops from above, as the guards of inexact splits do."""
+    form = requirement(condition)
+    if form is None:
+        return False
+    scales = [scale for atom, scale in form.terms if atom in inner]
+    return bool(scales) and max(scales) < 0
+
+
+def _span_covers(write: _Span | None, read: _Span | None, extent: Expr) -> bool:
+    if write is None:
+        return False
+    if not write.base.terms and _covers_all(write, extent):
+        return True
+    return read is not None and write.base == read.base and write.lo <= read.lo and write.hi >= read.hi
+
+
+class _Flattener:
+    """Gives every access one index. `depths` tells which loops are further out."""
+
+    def __init__(self, layouts: Mapping[Buffer, _Layout]):
+        self.layouts = dict(layouts)
+        self.depths: dict[Var, int] = {}
+
+    def visit(self, stmt: Stmt, depth: int) -> Stmt:
+        match stmt:
+            case For(var) | Let(var):
+                self.depths[var] = depth + 1
+                stmt = map_exprs(stmt, self.expr)
+                body = self.visit(stmt.body, depth + 1)
+                return stmt if body is stmt.body else replace_body(stmt, body)
+            case Store(buffer, indices, value, mask):
+                layout = self._layout(buffer)
+                mask = None if mask is None else self.expr(mask)
+                at = self._flat(layout, tuple(map(self.expr, indices)))
+                return Store(layout.buffer, (at,), self.expr(value), mask)
+            case _:
+                return map_substmts(map_exprs(stmt, self.expr), lambda s: self.visit(s, depth))
+
+    def expr(self, expr: Expr) -> Expr:
+        return rewrite(expr, self._rule)
+
+    def _rule(self, expr: Expr) -> Expr | None:
+        if type(expr) is not Load:
+            return None
+        layout = self._layout(expr.buffer)
+        return Load(layout.buffer, (self._flat(layout, expr.indices),), expr.mask)
+
+    def _layout(self, buffer: Buffer) -> _Layout:
+        layout = self.layouts.get(buffer)
+        if layout is None:
+            layout = self.layouts[buffer] = _whole(buffer)
+        return layout
+
+    def _flat(self, layout: _Layout, indices: tuple[Expr, ...]) -> Expr:
+        terms: Terms = {}
+        constant, lanes = 0, 1
+        step: Expr = index(0)
+        gathered: list[tuple[Expr, Expr]] = []
+        for expr, origin, stride in zip(indices, layout.origins, layout.strides):
+            lanes = max(lanes, expr.dtype.lanes)
+            if type(expr) is Ramp:
+                step = add(step, mul(expr.stride, stride))
+                expr = expr.base
+            elif type(expr) is Broadcast:
+                expr = expr.value
+            elif expr.dtype.lanes > 1:
+                gathered.append((expr, stride))
+                continue
+            constant += _add_scaled(terms, expr, origin, stride)
+        base = self._sum(terms, constant)
+        if lanes == 1:
+            return base
+        result = Broadcast(base, lanes) if is_const(step, 0) else Ramp(base, step, lanes)
+        for expr, stride in gathered:
+            scaled = expr if is_const(stride, 1) else Mul(expr, broadcast(stride, lanes))
+            result = Add(result, scaled) if not is_const(base, 0) or type(result) is not Broadcast else scaled
+        return result
+
+    def _sum(self, terms: Terms, constant: int) -> Expr:
+        if any(type(atom) is FloorDiv for atom in terms) and any(type(atom) is Mod for atom in terms):
+            terms, more = linear(simplify(build(terms, 0)))
+            constant += more
+        return build(dict(sorted(terms.items(), key=self._depth)), constant)
+
+    def _depth(self, term: tuple[Expr, int]) -> int:
+        atom = term[0]
+        if type(atom) is Var:
+            return self.depths.get(atom, 0)
+        return max([self.depths.get(var, 0) for var in variables(atom)], default=0)
+
+
+def _add_scaled(terms: Terms, expr: Expr, origin: Affine, stride: Expr) -> int:
+    """Add (expr - origin) * stride to `terms`, and return what it adds to the constant."""
+    form, constant = linear(expr)
+    if origin is not _ZERO:
+        form = dict(form)
+        for atom, scale in origin.terms:
+            form[atom] = form.get(atom, 0) - scale
+        constant -= origin.constant
+    if type(stride) is Const:
+        form, constant = {atom: scale * stride.value for atom, scale in form.items()}, constant * stride.value
+    else:
+        form, constant = multiply(form, constant, *linear(stride))
+    for atom, scale in form.items():
+        terms[atom] = terms.get(atom, 0) + scale
+        if terms[atom] == 0:
+            del terms[atom]
+    return constant

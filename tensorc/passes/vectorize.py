@@ -1,0 +1,307 @@
+"""Vectorized loops become vector operations: the loop's variable turns into a ramp of all its values.
+
+    for v in 0..16 vectorized { if j + v < n { C[j + v] = A[j + v] * x[0] } }
+    ->  C[ramp(j, 1, 16)] = A[ramp(j, 1, 16)] mask(m) * broadcast(x[0], 16)  mask m    (m = ramp(j, 1, 16) < n)
+
+Loops inside are widened where they stand. A store that combines all lanes into one element reduces them first:
+`C[i] = C[i] + f(v)` becomes `C[i] = C[i] + reduce_add(f(ramp))`. A loop that has no vector form runs serially.
+"""
+
+from __future__ import annotations
+
+from tensorc.arith import Domain, can_prove, simplify
+from tensorc.dtypes import DType, bool_
+from tensorc.ir.expr import (
+    Add, And, Binary, Broadcast, Buffer, Call, Const, Expr, IfThenElse, Load, Max, Min, Mul, Neg, Or, Ramp, Select,
+    Sub, Var, add, broadcast, const, if_then_else, index, is_const, logical_and, logical_not, mul, neg, sub,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.intrinsic import TABLE
+from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
+from tensorc.ir.walk import children, map_substmts, rebuild, substitute, uses, walk_expr
+from tensorc.passes.common import conjunction, conjuncts, entry_domain, make_for, make_if, requirement
+
+REDUCTIONS = {
+    Add: "reduce_add", Mul: "reduce_mul", Min: "reduce_min", Max: "reduce_max", And: "reduce_and", Or: "reduce_or",
+}  # fmt: skip
+
+
+def identity(op: type[Binary], dtype: DType) -> Const:
+    """What `op` leaves the other operand unchanged by."""
+    scalar = dtype.scalar
+    if op is And or op is Or:
+        return Const(op is And, scalar)
+    if op is Add or op is Mul:
+        value = int(op is Mul)
+        return Const(float(value) if scalar.is_float else value, scalar)
+    return Const(scalar.max if op is Min else scalar.min, scalar)
+
+
+def vectorize_loops(function: Function) -> Function:
+    """The function with vectors in place of vectorized loops."""
+    return function.with_(body=_visit(function.body, entry_domain(function)))
+
+
+def _visit(stmt: Stmt, domain: Domain) -> Stmt:
+    match stmt:
+        case For(var, start, extent, "vectorized", body, annotations):
+            if type(extent) is Const:
+                try:
+                    return _Vectorizer(stmt, domain).run()
+                except _NoVectorForm:
+                    pass
+            body = _visit(body, domain.bind(var, start, extent))
+            return make_for(var, start, extent, "serial", body, annotations)
+        case For(var, start, extent):
+            inner = domain.bind(var, start, extent)
+            return map_substmts(stmt, lambda s: _visit(s, inner))
+        case If(condition, then, orelse):
+            orelse = None if orelse is None else _visit(orelse, domain)
+            return make_if(condition, _visit(then, domain.given(condition)), orelse)
+        case _:
+            return map_substmts(stmt, lambda s: _visit(s, domain))
+
+
+class _NoVectorForm(Exception):
+    """The loop is to run serially."""
+
+
+class _Vectorizer:
+    """One vectorized loop. `values` gives what depends on the lane; `mask` tells which lanes run, None for all.
+
+    `unsure` is set where code under a mask loads, lane or no lane, one element that is not known to exist unless
+    some lane runs.
+    """
+
+    def __init__(self, loop: For, domain: Domain):
+        self.loop = loop
+        self.lanes = loop.extent.value
+        self.domain = domain.bind(loop.var, loop.start, loop.extent)
+        self.values: dict[Var, Expr] = {loop.var: Ramp(loop.start, index(1), self.lanes)}
+        self.memo: dict[Expr, Expr] = {}
+        self.mask: Expr | None = None
+        self.unsure = False
+
+    def run(self) -> Stmt:
+        return self.stmt(self.loop.body)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Store():
+                return self._store(stmt)
+            case Seq(stmts):
+                return seq(*[self.stmt(s) for s in stmts])
+            case If():
+                return self._branch(stmt)
+            case For(var, start, extent, kind, body, annotations):
+                if kind in ("vectorized", "thread") or self.expr(start) is not start or self.expr(extent) is not extent:
+                    raise _NoVectorForm
+                outside, self.domain = self.domain, self.domain.bind(var, start, extent)
+                body = self.stmt(body)
+                self.domain = outside
+                return make_for(var, start, extent, "serial" if kind == "parallel" else kind, body, annotations)
+            case Let(var, value, body):
+                wide = self.expr(value)
+                if wide is value:
+                    return Let(var, value, self.stmt(body))
+                self.values[var] = new = Var(var.name, wide.dtype)
+                return Let(new, wide, self.stmt(body))
+            case Evaluate(call) if self.mask is None and self.expr(call) is call:
+                return stmt
+            case _:
+                raise _NoVectorForm
+
+    def _branch(self, stmt: If) -> Stmt:
+        condition, then, orelse = stmt.condition, stmt.then, stmt.orelse
+        if self.expr(condition) is condition:
+            return make_if(condition, self.stmt(then), None if orelse is None else self.stmt(orelse))
+        if orelse is not None:
+            return seq(self._masked(condition, condition, then), self._masked(logical_not(condition), None, orelse))
+        uniform = [c for c in conjuncts(condition) if self.expr(c) is c]
+        varying = conjunction(c for c in conjuncts(condition) if self.expr(c) is not c)
+        return make_if(conjunction(uniform), self._masked(varying, varying, then))
+
+    def _masked(self, condition: Expr, known: Expr | None, body: Stmt) -> Stmt:
+        """The body in the lanes where the condition holds."""
+        outer_mask, outer_domain, outer_unsure = self.mask, self.domain, self.unsure
+        self._enter(condition)
+        if known is not None:
+            self.domain = self.domain.given(known)
+        body = self.stmt(body)
+        unsure = self.unsure
+        self._leave(outer_mask, outer_domain, outer_unsure)
+        return make_if(self._any(condition), body) if unsure else body
+
+    def _enter(self, condition: Expr) -> None:
+        wide = self.expr(condition)
+        self.mask = wide if self.mask is None else And(self.mask, wide)
+        self.unsure = False
+        self.memo = {}
+
+    def _leave(self, mask: Expr | None, domain: Domain, unsure: bool) -> None:
+        self.mask, self.domain, self.unsure, self.memo = mask, domain, unsure, {}
+
+    def _any(self, condition: Expr) -> Expr:
+        """Whether any lane runs. Where all conditions get weaker toward one end, the lane there tells."""
+        var, start = self.loop.var, self.loop.start
+        directions = {_direction(c, var) for c in conjuncts(condition)}
+        outer = self.mask is not None
+        if not outer and directions == {-1}:
+            return simplify(substitute(condition, {var: start}), self.domain)
+        if not outer and directions == {1}:
+            return simplify(substitute(condition, {var: add(start, self.lanes - 1)}), self.domain)
+        wide = self.expr(condition)
+        return Call("reduce_or", (And(self.mask, wide) if outer else wide,), bool_)
+
+    def _store(self, stmt: Store) -> Stmt:
+        buffer, value = stmt.buffer, stmt.value
+        indices = tuple([self.expr(e) for e in stmt.indices])
+        wide = self.expr(value)
+        if stmt.mask is not None or wide.dtype.lanes not in (1, self.lanes):
+            raise _NoVectorForm
+        if any(e.dtype.lanes > 1 for e in indices):
+            return Store(buffer, indices, broadcast(wide, self.lanes), self.mask)
+        if self.mask is not None:
+            self.unsure = True
+        update = as_update(stmt)
+        if update is not None:
+            op, term = update
+            return Store(buffer, indices, op(Load(buffer, indices), self._combined(op, self.expr(term))))
+        if wide is not value or loads_from(value, buffer):
+            raise _NoVectorForm
+        return stmt
+
+    def _combined(self, op: type[Binary], term: Expr) -> Expr:
+        """All lanes that run, combined by a reducer."""
+        term = broadcast(term, self.lanes)
+        if self.mask is not None:
+            term = Select(self.mask, term, broadcast(identity(op, term.dtype), self.lanes))
+        return Call(REDUCTIONS[op], (term,), term.dtype.scalar)
+
+    def expr(self, expr: Expr) -> Expr:
+        """What an expression is in all lanes: the same object if it is one value for all of them."""
+        cls = type(expr)
+        if cls is Const:
+            return expr
+        if cls is Var:
+            return self.values.get(expr, expr)
+        known = self.memo.get(expr)
+        if known is None:
+            known = self.memo[expr] = self._expr(expr)
+        return known
+
+    def _expr(self, expr: Expr) -> Expr:
+        if type(expr) is IfThenElse and self.expr(expr.condition) is not expr.condition:
+            return self._choice(expr)
+        operands = children(expr)
+        wide = tuple([self.expr(e) for e in operands])
+        if type(expr) is Load:
+            return self._load(expr, wide)
+        if all(new is old for new, old in zip(wide, operands)):
+            return expr
+        if expr.dtype.is_int:
+            moved = _on_ramps(expr, wide)
+            if moved is not None:
+                return moved
+        if type(expr) is IfThenElse:
+            return IfThenElse(wide[0], broadcast(wide[1], self.lanes), broadcast(wide[2], self.lanes))
+        wide = tuple([broadcast(e, self.lanes) for e in wide])
+        if any(e.dtype.lanes != self.lanes for e in wide):
+            raise _NoVectorForm
+        if type(expr) is Call:
+            if TABLE[expr.name].reduces:
+                raise _NoVectorForm
+            return Call(expr.name, wide, expr.dtype.with_lanes(self.lanes))
+        return rebuild(expr, wide)
+
+    def _load(self, load: Load, indices: tuple[Expr, ...]) -> Expr:
+        if load.mask is not None:
+            raise _NoVectorForm
+        if any(e.dtype.lanes > 1 for e in indices):
+            return Load(load.buffer, indices, self.mask)
+        if self.mask is not None and not is_inside(load.buffer, load.indices, self.domain):
+            self.unsure = True
+        return load
+
+    def _choice(self, expr: IfThenElse) -> Expr:
+        """Each side only in its own lanes."""
+        condition = self.expr(expr.condition)
+        true = self._side(expr.condition, expr.true)
+        false = self._side(logical_not(expr.condition), expr.false)
+        return Select(condition, true, false)
+
+    def _side(self, condition: Expr, value: Expr) -> Expr:
+        outside = self.mask, self.domain, self.unsure
+        self._enter(condition)
+        self.domain = self.domain.given(condition)
+        wide = broadcast(self.expr(value), self.lanes)
+        unsure = self.unsure
+        self._leave(*outside)
+        if not unsure:
+            return wide
+        zero = broadcast(const(0, wide.dtype.scalar), self.lanes)
+        return if_then_else(self._any(condition), wide, zero)
+
+
+def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
+    """The reducer and the new term of a store that combines a term with the element that it overwrites."""
+    value = stmt.value
+    if type(value) not in REDUCTIONS:
+        return None
+    for old, term in ((value.a, value.b), (value.b, value.a)):
+        if type(old) is Load and old.buffer is stmt.buffer and old.indices == stmt.indices and old.mask == stmt.mask:
+            return None if loads_from(term, stmt.buffer) else (type(value), term)
+    return None
+
+
+def loads_from(expr: Expr, buffer: Buffer) -> bool:
+    """Whether an expression reads a buffer."""
+    return any(type(e) is Load and e.buffer is buffer for e in walk_expr(expr))
+
+
+def is_inside(buffer: Buffer, indices: tuple[Expr, ...], domain: Domain) -> bool:
+    """Whether an access is proved to touch only what the buffer has."""
+    return all(can_prove(logical_and(i >= 0, i < extent), domain) for i, extent in zip(indices, buffer.shape))
+
+
+def _direction(condition: Expr, var: Var) -> int:
+    """1 where a condition, once it holds, holds for all greater values of a variable; -1 for all smaller; else 0."""
+    form = requirement(condition)
+    if form is None or any(atom is not var and uses(atom, (var,)) for atom, _ in form.terms):
+        return 0
+    coefficient = form.coefficient(var)
+    return (coefficient > 0) - (coefficient < 0)
+
+
+def _on_ramps(expr: Expr, wide: tuple[Expr, ...]) -> Expr | None:
+    """Sums and multiples of ramps are ramps; None for anything else."""
+    a, b = wide[0], wide[-1]
+    match expr:
+        case Add():
+            if type(a) is Ramp and type(b) is Ramp:
+                return _ramp(add(a.base, b.base), add(a.stride, b.stride), a.lanes)
+            if type(b) is Ramp:
+                a, b = b, a
+            return Ramp(add(a.base, b), a.stride, a.lanes) if _is_shift(a, b) else None
+        case Sub():
+            if type(a) is Ramp and type(b) is Ramp:
+                return _ramp(sub(a.base, b.base), sub(a.stride, b.stride), a.lanes)
+            if type(b) is Ramp and a.dtype.lanes == 1:
+                return Ramp(sub(a, b.base), neg(b.stride), b.lanes)
+            return Ramp(sub(a.base, b), a.stride, a.lanes) if _is_shift(a, b) else None
+        case Mul():
+            if type(b) is Ramp:
+                a, b = b, a
+            return _ramp(mul(a.base, b), mul(a.stride, b), a.lanes) if _is_shift(a, b) else None
+        case Neg() if type(a) is Ramp:
+            return Ramp(neg(a.base), neg(a.stride), a.lanes)
+        case _:
+            return None
+
+
+def _is_shift(a: Expr, b: Expr) -> bool:
+    return type(a) is Ramp and b.dtype.lanes == 1
+
+
+def _ramp(base: Expr, stride: Expr, lanes: int) -> Expr:
+    return Broadcast(base, lanes) if is_const(stride, 0) else Ramp(base, stride, lanes)
