@@ -8,6 +8,7 @@ for LLVM to move.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 
@@ -43,11 +44,12 @@ class Block:
 class Scope:
     """A region: the block to which hoisted instructions go once the builder has moved into a deeper region.
 
-    `always` tells that the region runs whenever the one around it does.
+    `always` tells that the region runs whenever the one around it does, `written` what memory a loop writes.
     """
 
     block: Block
     always: bool
+    written: Set = frozenset()
     keys: list[str] = field(default_factory=list)
 
 
@@ -91,13 +93,15 @@ class Builder:
         value = self.values.get(text)
         if value is not None:
             return value
-        scope = self.scopes[depth]
-        block = self.block if depth == len(self.scopes) - 1 else scope.block
+        value = self.values[text] = self._place(text, type, depth)
+        self.scopes[depth].keys.append(text)
+        return value
+
+    def _place(self, text: str, type: str, depth: int) -> Value:
+        block = self.block if depth == len(self.scopes) - 1 else self.scopes[depth].block
         name = self.name()
         block.lines.append(f"{name} = {text}")
-        value = self.values[text] = Value(name, type, depth)
-        scope.keys.append(text)
-        return value
+        return Value(name, type, depth)
 
     def pure(self, text: str, type: str, depth: int) -> Value:
         """As `hoist`, but no further out than to a place from which the current one is always reached."""
@@ -109,6 +113,19 @@ class Builder:
             current -= 1
         return self.hoist(text, type, current)
 
+    def load(self, text: str, type: str, depth: int, memory: object, version: int) -> Value:
+        """As `pure`, for an instruction that reads `memory`: `version` changes with each write to it."""
+        key = f"{text} ;{version}"
+        value = self.values.get(key)
+        if value is not None:
+            return value
+        current = len(self.scopes) - 1
+        while current > depth and self.scopes[current].always and memory not in self.scopes[current].written:
+            current -= 1
+        value = self.values[key] = self._place(text, type, current)
+        self.scopes[current].keys.append(key)
+        return value
+
     def start(self, label: str) -> None:
         """Begin a block; the one before must have its terminator."""
         self.block = Block(label)
@@ -118,10 +135,10 @@ class Builder:
         """Give the current block its terminator."""
         self.block.terminator = terminator
 
-    def enter(self, always: bool = False) -> None:
+    def enter(self, always: bool = False, written: Set = frozenset()) -> None:
         """Begin a region; the current block, still without its terminator, dominates it."""
         self.scopes[-1].block = self.block
-        self.scopes.append(Scope(self.block, always))
+        self.scopes.append(Scope(self.block, always, written))
 
     def leave(self) -> None:
         """End a region: what was numbered in it is forgotten."""

@@ -29,6 +29,7 @@ class Module:
     functions: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     linear: dict[Expr, tuple] = field(default_factory=dict)
+    written: dict[int, frozenset[Buffer]] = field(default_factory=dict)
     parallel: bool = False
     tasks: int = 0
 
@@ -66,7 +67,7 @@ class Context:
     """The state of the emission of one LLVM function.
 
     `slice` is the memory for "global" buffers, `mask` the lanes in which a vector `if_then_else` wants its operands,
-    `memo` the values of expressions since the last change of memory or variables,
+    `versions` counts the writes to each buffer, `memo` the values of expressions since the last change of memory or variables,
     `flag` inside a task the address of the word that tells of a failed check.
     """
 
@@ -79,6 +80,7 @@ class Context:
     threads: Value | None
     flag: Value | None = None
     mask: Value | None = None
+    versions: dict[Buffer, int] = field(default_factory=dict)
     memo: dict[Expr, Value] = field(default_factory=dict)
     loops: list[tuple[Var, Expr, Expr]] = field(default_factory=list)
 

@@ -93,6 +93,7 @@ def emit_store(ctx: Context, store: Store) -> None:
     lanes = offset.dtype.lanes
     dtype = store.buffer.dtype.with_lanes(lanes)
     value = ctx.emit(store.value)
+    mark_written(ctx, store.buffer)
     if lanes == 1:
         _store_scalar(ctx, store.buffer, offset, value)
         return
@@ -108,6 +109,11 @@ def emit_store(ctx: Context, store: Store) -> None:
         _store_contiguous(ctx, address(ctx, store.buffer, ramp[0]), _to_memory(ctx, value, dtype), dtype, mask)
     else:
         _scatter(ctx, store, ramp, stride, _to_memory(ctx, value, dtype), mask)
+
+
+def mark_written(ctx: Context, buffer: Buffer) -> None:
+    """What was read of a buffer no longer holds."""
+    ctx.versions[buffer] = ctx.versions.get(buffer, 0) + 1
 
 
 def _load_scalar(ctx: Context, buffer: Buffer, offset: Expr, mask: Value | None) -> Value:
@@ -133,10 +139,7 @@ def _load_contiguous(ctx: Context, buffer: Buffer, start: tuple[Value, int], dty
 
 
 def _read(ctx: Context, buffer: Buffer, text: str, kind: str, depth: int) -> Value:
-    # What nobody writes may be read once, and early.
-    if ctx.pointers[buffer].readonly:
-        return ctx.builder.pure(text, kind, depth)
-    return ctx.builder.emit(text, kind)
+    return ctx.builder.load(text, kind, depth, buffer, ctx.versions.get(buffer, 0))
 
 
 def _gather(ctx: Context, load: Load, ramp, stride: int | None, mask: Value | None) -> Value:

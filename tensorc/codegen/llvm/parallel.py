@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
-from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail
+from tensorc.codegen.llvm.memory import mark_written
+from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail, written_in
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Load, Var
 from tensorc.ir.stmt import Alloc, Check, For, Stmt, Store
@@ -38,13 +39,15 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     flag = _new_flag(ctx) if can_fail else None
     task, arguments = _capture(ctx, loop, start, flag)
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
-    emit_loop(task, begin, end, False, lambda value: _iteration(task, loop, value, start))
+    emit_loop(task, begin, end, False, lambda value: _iteration(task, loop, value, start), written_in(ctx, loop))
     task.builder.end("ret i32 0")
     emit_function(module, f"{name}.body", [a.declared for a in arguments] + [begin.typed, end.typed], task.builder)
     _emit_task(module, name, arguments)
     data = _closure(ctx, arguments)
     module.declare("tensorc_parallel_for", _PROTOTYPE)
     build.do(f"call void @tensorc_parallel_for(ptr @{name}, {data.typed}, {extent.typed}, {ctx.threads.typed})")
+    for buffer in written_in(ctx, loop):
+        mark_written(ctx, buffer)
     if flag is not None:
         failed = build.emit(f"load i32, {flag.typed}, align 4", "i32")
         fail(ctx, build.emit(f"icmp eq {failed.typed}, 0", "i1"), lambda: None)

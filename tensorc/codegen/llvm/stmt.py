@@ -9,11 +9,12 @@ from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Pointer, index, llvm_type
 from tensorc.codegen.llvm.convert import convert
 from tensorc.codegen.llvm.expr import any_of
-from tensorc.codegen.llvm.memory import emit_store
+from tensorc.codegen.llvm.memory import emit_store, mark_written
 from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Const, index as index_expr
+from tensorc.ir.expr import Buffer, Const, index as index_expr
 from tensorc.ir.stmt import Alloc, Barrier, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While
+from tensorc.ir.walk import walk
 
 LOOPS: dict[str, Callable[[Context, For], None]] = {}  # by kind; "parallel" is added by parallel.py
 
@@ -74,7 +75,7 @@ def _serial(ctx: Context, loop: For) -> None:
         emit_stmt(ctx, loop.body)
         ctx.loops.pop()
 
-    emit_loop(ctx, start, end, extent.const is not None, body)
+    emit_loop(ctx, start, end, extent.const is not None, body, written_in(ctx, loop))
 
 
 def _unrolled(ctx: Context, loop: For) -> None:
@@ -103,7 +104,17 @@ def add(ctx: Context, a: Value, b: Value) -> Value:
     return ctx.builder.hoist(f"add nsw {a.typed}, {b.ref}", "i64", max(a.depth, b.depth))
 
 
-def emit_loop(ctx: Context, start: Value, end: Value, runs: bool, body: Callable[[Value], None]) -> None:
+def written_in(ctx: Context, loop: Stmt) -> frozenset[Buffer]:
+    """The buffers that a statement writes."""
+    known = ctx.module.written
+    if id(loop) not in known:
+        known[id(loop)] = frozenset([stmt.buffer for stmt in walk(loop) if type(stmt) is Store])
+    return known[id(loop)]
+
+
+def emit_loop(
+    ctx: Context, start: Value, end: Value, runs: bool, body: Callable[[Value], None], written: frozenset[Buffer]
+) -> None:
     """A loop from `start` up to `end`, tested at its end; `runs` says that it is known to run at least once."""
     build = ctx.builder
     labels = build.label("ready"), build.label("loop"), build.label("done")
@@ -112,7 +123,9 @@ def emit_loop(ctx: Context, start: Value, end: Value, runs: bool, body: Callable
         build.enter()
         build.end(f"br {test.typed}, label %{labels[0]}, label %{labels[2]}")
         build.start(labels[0])
-    build.enter(always=True)
+    build.enter(always=True, written=written)
+    for buffer in written:  # an iteration may read what the one before it wrote
+        mark_written(ctx, buffer)
     before = build.block
     build.end(f"br label %{labels[1]}")
     build.start(labels[1])
@@ -157,7 +170,10 @@ def _branch(ctx: Context, stmt: If) -> None:
 def _while(ctx: Context, stmt: While) -> None:
     build = ctx.builder
     labels = build.label("while"), build.label("do"), build.label("done")
-    build.enter()
+    written = written_in(ctx, stmt)
+    build.enter(written=written)
+    for buffer in written:
+        mark_written(ctx, buffer)
     build.end(f"br label %{labels[0]}")
     build.start(labels[0])
     condition = ctx.emit(stmt.condition)
