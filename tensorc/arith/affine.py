@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tensorc.dtypes import int64
 from tensorc.ir.expr import (
-    Add, Const, Expr, Mul, Neg, ShiftLeft, Sub, Var, index, wrap,
+    Add, Const, Expr, Mul, Neg, ShiftLeft, Sub, Var, index, is_const, wrap,
 )  # fmt: skip
 
 Terms = dict[Expr, int]
@@ -140,27 +140,28 @@ def _rank(atom: Expr) -> tuple[bool, str]:
     return (False, atom.name) if type(atom) is Var else (True, type(atom).__name__)
 
 
-def build(terms: Terms, constant: int) -> Expr:
-    """The int64 expression of a linear form: a positive term leads if there is one, the constant comes last."""
-    if not terms:
+def build(terms: Terms, constant: int, like: Expr | None = None) -> Expr:
+    """The int64 expression of a linear form: a positive term leads if there is one, the constant comes last.
+
+    Returns `like` itself where that is the expression.
+    """
+    items = list(terms.items())
+    if items and items[0][1] < 0:
+        lead = next((at for at, item in enumerate(items) if item[1] > 0), 0)
+        items.insert(0, items.pop(lead))
+    if like is not None and _is_built(like, items, constant):
+        return like
+    if not items:
         return index(wrap(constant, int64))
-    result: Expr | None = None
-    lead = None
-    for atom, scale in terms.items():
-        if scale > 0:
-            lead, result = atom, _scaled(atom, scale)
-            break
-    if lead is None and constant > 0:
+    if items[0][1] > 0:
+        result = _scaled(*items.pop(0))
+    elif constant > 0:
         result, constant = index(wrap(constant, int64)), 0
-    for atom, scale in terms.items():
-        if atom is lead:
-            continue
-        if result is None:
-            result = Neg(atom) if scale == -1 else Mul(atom, index(wrap(scale, int64)))
-        elif scale > 0:
-            result = Add(result, _scaled(atom, scale))
-        else:
-            result = Sub(result, _scaled(atom, -scale))
+    else:
+        atom, scale = items.pop(0)
+        result = Neg(atom) if scale == -1 else Mul(atom, index(wrap(scale, int64)))
+    for atom, scale in items:
+        result = Add(result, _scaled(atom, scale)) if scale > 0 else Sub(result, _scaled(atom, -scale))
     if constant > 0:
         return Add(result, index(wrap(constant, int64)))
     return Sub(result, index(wrap(-constant, int64))) if constant else result
@@ -168,3 +169,33 @@ def build(terms: Terms, constant: int) -> Expr:
 
 def _scaled(atom: Expr, scale: int) -> Expr:
     return atom if scale == 1 else Mul(atom, index(wrap(scale, int64)))
+
+
+def _is_built(expr: Expr, items: list[tuple[Expr, int]], constant: int) -> bool:
+    """Whether `build` makes this expression, found without making it."""
+    if not items:
+        return type(expr) is Const and expr.value == constant
+    leading = items[0][1] < 0 and constant > 0  # constant - terms
+    if constant and not leading:
+        if type(expr) is not (Add if constant > 0 else Sub) or not is_const(expr.b, abs(constant)):
+            return False
+        expr = expr.a
+    for at in range(len(items) - 1, -1 if leading else 0, -1):
+        atom, scale = items[at]
+        if type(expr) is not (Add if scale > 0 else Sub) or not _is_scaled(expr.b, atom, abs(scale)):
+            return False
+        expr = expr.a
+    if leading:
+        return is_const(expr, constant)
+    atom, scale = items[0]
+    if scale == -1:
+        return type(expr) is Neg and (expr.value is atom or expr.value == atom)
+    return _is_scaled(expr, atom, scale)
+
+
+def _is_scaled(expr: Expr, atom: Expr, scale: int) -> bool:
+    if scale != 1:
+        if type(expr) is not Mul or not is_const(expr.b, scale):
+            return False
+        expr = expr.a
+    return expr is atom or expr == atom

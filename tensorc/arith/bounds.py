@@ -1,14 +1,26 @@
-"""What is known of the values of index expressions at a place in a program."""
+"""What is known of the values of expressions at a place in a program: ranges of atoms, and linear facts.
+
+Bounds come from interval arithmetic over linear forms, sharpened by Fourier-Motzkin elimination: where a fact says
+f >= 0, the expression e is at least e - k*f for every k > 0, and k is chosen so that an atom of e cancels. "Don't
+know" (None, False) is always a right answer.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
-from tensorc.arith.affine import linear
-from tensorc.dtypes import int64
+from tensorc.arith.affine import Terms, add_scaled, drop_zeros, factors, linear, multiply
+from tensorc.arith.intervals import UNKNOWN, Range, hull, meet, operation, within
+from tensorc.dtypes import bool_, int64
+from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
-    And, Const, EQ, Expr, FloorDiv, GE, GT, LE, LT, Max, Min, Mod, Select, IfThenElse, Var, as_index,
+    And, Broadcast, Call, Cast, Compare, Const, EQ, Expr, FloorDiv, GE, GT, IfThenElse, LE, LT, Load, Max, Min, Mod,
+    Mul, NE, Not, Or, Ramp, Select, Var, as_index, logical_not,
 )  # fmt: skip
+from tensorc.ir.walk import children, rebuild, uses, walk_expr
+
+Fact = tuple[Terms, int]  # terms + constant >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,91 +32,472 @@ class Interval:
 
 
 class Domain:
-    """What holds at a place in a program: the ranges of variables, and conditions. Immutable."""
+    """What holds at a place in a program. Immutable: `bind` and `given` return domains that know more.
 
-    __slots__ = ("facts", "ranges")
+    `ranges` gives atoms their numeric ranges, `facts` are linear forms that are at least 0, and `truths` are
+    conditions known to hold (True) or not to hold (False).
+    """
 
-    def __init__(self, ranges=None, facts=()):
-        self.ranges = ranges or {}
+    __slots__ = ("_about", "_canonical", "_memo", "_own", "facts", "opaque", "ranges", "truths")
+
+    def __init__(
+        self,
+        ranges: dict[Expr, Range] | None = None,
+        facts: tuple[Fact, ...] = (),
+        truths: dict[Expr, bool] | None = None,
+        opaque: tuple[Expr, ...] = (),
+    ):
+        self.ranges = {} if ranges is None else ranges
         self.facts = facts
+        self.truths = {} if truths is None else truths
+        self.opaque = opaque  # the conditions with atoms that simplification may change
+        self._memo: dict[Expr, Range] = {}
+        self._about: dict[Expr, list[Fact]] | None = None
+        self._own: dict[Expr, list[Fact]] = {}
+        self._canonical: Domain | None = None
 
     def bind(self, var: Var, start: Expr | int, extent: Expr | int) -> Domain:
-        """The domain in which `var` is one of start, start + 1, ... start + extent - 1."""
-        start, extent = as_index(start), as_index(extent)
-        lo = bounds(start, self).lo
-        hi = bounds(start + extent - 1, self).hi
-        return Domain({**self.ranges, var: (lo, hi)}, self.facts)
+        """The domain in which `var` is one of start, start + 1, ... start + extent - 1.
 
-    def given(self, condition: Expr) -> Domain:
-        """The domain in which the condition holds, too."""
-        if type(condition) is And:
-            return self.given(condition.a).given(condition.b)
-        if not isinstance(condition, (LT, LE, GT, GE, EQ)) or condition.a.dtype is not int64:
+        It is the inside of a loop: that the extent is at least 1 is taken as known, too.
+        """
+        if var in self.ranges:
+            return self._forget(var).bind(var, start, extent)
+        start = start.value if type(start) is Const else start
+        extent = extent.value if type(extent) is Const else extent
+        if type(start) is int and type(extent) is int:
+            return self._with_range(var, (start, start + extent - 1))
+        first, below = linear(as_index(start)), linear(as_index(extent))
+        last = dict(first[0])
+        add_scaled(last, below[0], 1)
+        last, end = drop_zeros(last), first[1] + below[1] - 1
+        domain = self._with_range(var, (lower(*first, self), upper(last, end, self)))
+        if first[0]:  # var - start >= 0
+            domain = domain._with_fact({var: 1, **{atom: -scale for atom, scale in first[0].items()}}, -first[1])
+        if last:  # start + extent - 1 - var >= 0
+            domain = domain._with_fact({**last, var: -1}, end)
+        if below[0]:  # extent - 1 >= 0
+            domain = domain._with_fact(below[0], below[1] - 1)
+        return domain
+
+    def given(self, condition: Expr, loads: bool = False) -> Domain:
+        """The domain in which a condition holds, too. Conjunctions are taken apart, comparisons become facts.
+
+        A part that reads memory is left out, since a store may change what it reads; with `loads` it is kept, which
+        is right where the memory stays as it is, such as inside one expression.
+        """
+        match condition:
+            case And(a, b):
+                return self.given(a, loads).given(b, loads)
+            case Not(Or(a, b)):
+                return self.given(logical_not(a), loads).given(logical_not(b), loads)
+            case Const():
+                return self
+        if condition.dtype is not bool_ or not loads and _reads(condition):
             return self
-        a, b = linear(condition.a), linear(condition.b)
+        holds = type(condition) is not Not
+        truth = condition if holds else condition.value
+        domain = Domain(self.ranges, self.facts, {**self.truths, truth: holds}, self.opaque)
+        if not isinstance(truth, Compare) or not truth.a.dtype.is_int:
+            return domain
+        domain = domain._with_comparison(_OPERATORS[type(truth) if holds else NEGATED[type(truth)]], truth.a, truth.b)
+        if domain is not self and not all(type(e) is Var for e in _atoms(truth)):
+            domain = Domain(domain.ranges, domain.facts, domain.truths, (*self.opaque, condition))
+        return domain
+
+    def _forget(self, var: Var) -> Domain:
+        """The domain without all that mentions a variable, which is about to stand for something else."""
+
+        def keep(expr: Expr) -> bool:
+            return not uses(expr, (var,))
+
+        return Domain(
+            {atom: found for atom, found in self.ranges.items() if keep(atom)},
+            tuple([fact for fact in self.facts if all(map(keep, fact[0]))]),
+            {condition: holds for condition, holds in self.truths.items() if keep(condition)},
+            tuple(filter(keep, self.opaque)),
+        )
+
+    def _with_range(self, atom: Expr, found: Range) -> Domain:
+        lo, hi = found
+        if lo is not None and hi is not None and hi < lo:  # nothing is ever evaluated here
+            found = (lo, lo)
+        return Domain({**self.ranges, atom: found}, self.facts, self.truths, self.opaque)
+
+    def _with_comparison(self, operator: str, a: Expr, b: Expr) -> Domain:
+        if a.dtype is not int64:
+            return self._with_typed(operator, a, b)
+        left, right = linear(a), linear(b)
+        if not (exact(*left, self) and exact(*right, self)):
+            return self
+        terms = dict(left[0])
+        add_scaled(terms, right[0], -1)
+        terms, constant = drop_zeros(terms), left[1] - right[1]
+        if not terms:
+            return self
+        opposite = {atom: -scale for atom, scale in terms.items()}
+        if operator == "!=":  # a number that differs from its least value is larger
+            lo, hi = lower(terms, constant, self), upper(terms, constant, self)
+            domain = self._with_fact(terms, constant - 1) if lo == 0 else self
+            return domain._with_fact(opposite, -constant - 1) if hi == 0 else domain
+        domain = self
+        if operator in (">", ">=", "=="):  # a - b >= 0, or 1
+            domain = domain._with_fact(terms, constant - (operator == ">"))
+        if operator in ("<", "<=", "=="):
+            domain = domain._with_fact(opposite, -constant - (operator == "<"))
+        return domain
+
+    def _with_typed(self, operator: str, a: Expr, b: Expr) -> Domain:
+        """A comparison of integers that wrap narrows each side by the other's range."""
+        if a.dtype.lanes != 1 or operator == "!=":
+            return self
+        domain = self
+        strict = operator in ("<", ">")
+        for one, other, below in ((a, b, "<"), (b, a, ">")):
+            lo, hi = range_of(other, self)
+            most = hi - strict if operator == "==" or operator[0] == below else None
+            least = lo + strict if operator == "==" or operator[0] != below else None
+            if type(one) is not Const:
+                domain = domain._with_range(one, meet(range_of(one, domain), (least, most)))
+        return domain
+
+    def _with_fact(self, terms: Terms, constant: int) -> Domain:
+        """The domain in which terms + constant >= 0, the ranges of its atoms narrowed by it."""
         ranges = dict(self.ranges)
-        terms = dict(a[0])
-        for atom, scale in b[0].items():
-            terms[atom] = terms.get(atom, 0) - scale
-        terms = {t: s for t, s in terms.items() if s}
+        for atom, scale in terms.items():
+            rest = 0 if len(terms) == 1 else _without(terms, atom, self)
+            if rest is None:
+                continue
+            # scale * atom >= -(constant + the most that the rest can be)
+            bound = -(constant + rest)
+            new = (-(-bound // scale), None) if scale > 0 else (None, bound // scale)
+            ranges[atom] = meet(ranges.get(atom, UNKNOWN), new)
+        facts = self.facts if len(terms) == 1 else (*self.facts, (terms, constant))
+        domain = Domain(ranges, facts, self.truths, self.opaque)
         if len(terms) == 1:
-            (atom, scale), = terms.items()
-            if abs(scale) == 1:
-                value = (b[1] - a[1]) * scale
-                lo, hi = ranges.get(atom, (None, None))
-                cls = type(condition)
-                if scale < 0:
-                    cls = {LT: GT, GT: LT, LE: GE, GE: LE}.get(cls, cls)
-                if cls in (LT, LE, EQ):
-                    new = value - (cls is LT)
-                    hi = new if hi is None else min(hi, new)
-                if cls in (GT, GE, EQ):
-                    new = value + (cls is GT)
-                    lo = new if lo is None else max(lo, new)
-                ranges[atom] = (lo, hi)
-        return Domain(ranges, self.facts)
+            return domain._with_numerator(*next(iter(terms.items())), constant)
+        return domain
+
+    def _with_numerator(self, atom: Expr, scale: int, constant: int) -> Domain:
+        """A bound of x // c bounds x."""
+        if type(atom) is not FloorDiv or type(atom.b) is not Const or atom.b.value <= 0:
+            return self
+        terms, offset = linear(atom.a)
+        divisor = atom.b.value
+        if scale > 0:  # x // c >= q  is  x >= c * q
+            return self._with_fact(terms, offset - divisor * -(constant // scale)) if terms else self
+        # x // c <= q  is  x <= c * q + c - 1
+        opposite = {term: -coefficient for term, coefficient in terms.items()}
+        return self._with_fact(opposite, divisor * (constant // -scale) + divisor - 1 - offset) if terms else self
+
+    def about(self, atom: Expr) -> list[Fact]:
+        """The facts that mention an atom, with those that its own operation gives."""
+        if self._about is None:
+            self._about = {}
+            for fact in self.facts:
+                for mentioned in fact[0]:
+                    self._about.setdefault(mentioned, []).append(fact)
+        known = self._about.get(atom)
+        if type(atom) is Var:
+            return known or []
+        own = self._own.get(atom)
+        if own is None:
+            self._own[atom] = []  # while they are looked for, it has none
+            self._own[atom] = own = _own_facts(atom, self)
+        return own + known if known else own
+
+
+_OPERATORS = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
+NEGATED = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
+
+
+def _reads(expr: Expr) -> bool:
+    return any(type(e) is Load for e in walk_expr(expr))
+
+
+def _atoms(comparison: Compare) -> set[Expr]:
+    return {*linear(comparison.a)[0], *linear(comparison.b)[0]}
+
+
+def _without(terms: Terms, atom: Expr, domain: Domain) -> int | None:
+    """The most that a form can be but for one atom, by the ranges alone."""
+    total = 0
+    for other, scale in terms.items():
+        if other is not atom:
+            most = range_of_atom(other, domain)[1 if scale > 0 else 0]
+            if most is None:
+                return None
+            total += scale * most
+    return total
 
 
 def bounds(expr: Expr, domain: Domain) -> Interval:
-    """The least interval found that holds every value of an integer expression."""
-    lo, hi = _bounds(expr, domain)
-    return Interval(lo, hi)
+    """The least interval found that holds every value (of every lane) of an integer or bool expression.
+
+    Raises ExpressionError for a float.
+    """
+    if expr.dtype.is_float:
+        raise ExpressionError(f"bounds: {expr.dtype} has none; ask for an integer expression")
+    if expr.dtype.lanes > 1:
+        expr, domain = scalarise(expr, domain)
+    if type(expr) is Var and not domain.facts:
+        return Interval(*range_of_atom(expr, domain))
+    return Interval(*range_of(expr, domain))
 
 
-def _bounds(expr, domain):
+def scalarise(expr: Expr, domain: Domain) -> tuple[Expr, Domain]:
+    """One lane of a vector expression, its number a new variable of the domain."""
+    lane = Var("lane")
+    return at_lane(expr, lane), domain.bind(lane, 0, expr.dtype.lanes)
+
+
+def at_lane(expr: Expr, lane: Expr) -> Expr:
+    """What a vector expression is in one lane. Horizontal reductions in it are left as they are."""
+    match expr:
+        case Ramp(base, stride):
+            return base + Cast(lane, base.dtype) * stride if base.dtype is not int64 else base + lane * stride
+        case Broadcast(value):
+            return value
+        case Call() if expr.dtype.lanes == 1:
+            return expr
+    operands = tuple([at_lane(operand, lane) for operand in children(expr)])
+    if type(expr) is Call:
+        return Call(expr.name, operands, expr.dtype.scalar)
+    return rebuild(expr, operands)
+
+
+def range_of(expr: Expr, domain: Domain) -> Range:
+    """The range of a scalar integer or bool expression, by ranges and facts."""
+    if expr.dtype is not int64:
+        return range_of_atom(expr, domain)
     terms, constant = linear(expr)
+    return range_of_form(terms, constant, domain)
+
+
+def range_of_form(terms: Terms, constant: int, domain: Domain) -> Range:
+    """The range of a linear form, by ranges and facts."""
+    if not domain.facts and all([type(atom) is Var for atom in terms]):
+        return range_of_variables(terms, constant, domain.ranges)
+    return lower(terms, constant, domain), upper(terms, constant, domain)
+
+
+def range_of_variables(terms: Terms, constant: int, ranges: dict[Expr, Range]) -> Range:
+    """The range of a linear form of variables by their ranges alone."""
     lo = hi = constant
     for atom, scale in terms.items():
-        a, b = _atom(atom, domain)
+        least, most = ranges.get(atom, UNKNOWN)
         if scale < 0:
-            a, b = b, a
-        lo = None if lo is None or a is None else lo + scale * a
-        hi = None if hi is None or b is None else hi + scale * b
+            least, most = most, least
+        lo = None if lo is None or least is None else lo + scale * least
+        hi = None if hi is None or most is None else hi + scale * most
     return lo, hi
 
 
-def _atom(atom, domain):
+def range_of_atom(atom: Expr, domain: Domain) -> Range:
+    """The range of an atom by itself."""
     known = domain.ranges.get(atom)
-    if known is not None:
+    if type(atom) is Var:
+        if known is None or atom.dtype is not int64:
+            return within(known or UNKNOWN, atom.dtype)
         return known
-    match atom:
-        case FloorDiv(x, Const(c)) if c > 0:
-            lo, hi = _bounds(x, domain)
-            return None if lo is None else lo // c, None if hi is None else hi // c
-        case Mod(_, Const(c)) if c > 0:
-            return 0, c - 1
-        case Min(a, b):
-            (la, ha), (lb, hb) = _bounds(a, domain), _bounds(b, domain)
-            his = [h for h in (ha, hb) if h is not None]
-            return (None if la is None or lb is None else min(la, lb)), min(his, default=None)
-        case Max(a, b):
-            (la, ha), (lb, hb) = _bounds(a, domain), _bounds(b, domain)
-            los = [h for h in (la, lb) if h is not None]
-            return max(los, default=None), (None if ha is None or hb is None else max(ha, hb))
-        case Select(_, a, b) | IfThenElse(_, a, b):
-            (la, ha), (lb, hb) = _bounds(a, domain), _bounds(b, domain)
-            return (
-                None if la is None or lb is None else min(la, lb),
-                None if ha is None or hb is None else max(ha, hb),
+    found = domain._memo.get(atom)
+    if found is None:
+        domain._memo[atom] = UNKNOWN if known is None else known  # while it is looked for
+        match atom:
+            case Select(condition, true, false) | IfThenElse(condition, true, false):
+                holds = range_of(true, domain.given(condition, loads=True))
+                found = hull(holds, range_of(false, domain.given(logical_not(condition), loads=True)))
+            case _:
+                found = operation(atom, lambda operand: range_of(operand, domain))
+        if known is not None:
+            found = meet(found, known)
+        domain._memo[atom] = found
+    return found
+
+
+_DEPTH = 4  # how many facts one bound may combine
+
+
+def upper(terms: Terms, constant: int, domain: Domain) -> int | None:
+    """The least upper bound found of a linear form."""
+    least = lower({atom: -scale for atom, scale in terms.items()}, -constant, domain)
+    return None if least is None else -least
+
+
+def lower(
+    terms: Terms, constant: int, domain: Domain, enough: int | None = None, depth: int = _DEPTH
+) -> int | None:
+    """The greatest lower bound found of a linear form; the search ends once it is `enough`."""
+    best, loose = _by_ranges(terms, constant, domain)
+    if depth == 0 or not terms or enough is not None and best is not None and best >= enough:
+        return best
+    if not domain.facts and all([type(atom) is Var for atom in terms]):
+        return best
+    if loose is None:
+        depth = min(depth, 2)
+    for atom in terms if loose is None else (loose,):
+        for fact in domain.about(atom):
+            if loose is None and not any([other in terms and other != atom for other in fact[0]]):
+                continue  # it cannot beat the ranges, which know it already
+            found = _eliminate(terms, constant, atom, fact, domain, enough, depth - 1)
+            if found is not None and (best is None or found > best):
+                best = found
+                if enough is not None and best >= enough:
+                    return best
+    found = _by_cases(terms, constant, domain, enough, depth - 1) if len(terms) > 1 else None
+    return found if best is None else best if found is None else max(found, best)
+
+
+def _by_ranges(terms: Terms, constant: int, domain: Domain) -> tuple[int | None, Expr | None]:
+    """The lower bound that the ranges of the atoms give, or None and the first atom without the range it takes."""
+    total = constant
+    ranges = domain.ranges
+    for atom, scale in terms.items():
+        found = ranges.get(atom, UNKNOWN) if type(atom) is Var else range_of_atom(atom, domain)
+        least = found[0 if scale > 0 else 1]
+        if least is None:
+            return None, atom
+        total += scale * least
+    return total, None
+
+
+def _eliminate(terms: Terms, constant: int, atom: Expr, fact: Fact, domain: Domain, enough, depth: int) -> int | None:
+    """A lower bound of m*e - k*f, with m and k positive such that `atom` cancels, brought back to e."""
+    scale, other = terms[atom], fact[0][atom]
+    if (scale > 0) != (other > 0):
+        return None
+    common = gcd(scale, other)
+    m, k = abs(other) // common, abs(scale) // common
+    rest = {term: m * coefficient for term, coefficient in terms.items()}
+    add_scaled(rest, fact[0], -k)
+    need = None if enough is None else m * (enough - 1) + 1
+    found = lower(drop_zeros(rest), m * constant - k * fact[1], domain, need, depth)
+    return None if found is None else -(-found // m)
+
+
+def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -> int | None:
+    """A form with a choice in it is at least the least of what it is for the alternatives."""
+    for atom, scale in terms.items():
+        cls = type(atom)
+        if cls is (Min if scale > 0 else Max):
+            cases = ((atom.a, domain), (atom.b, domain))
+        elif cls is Select or cls is IfThenElse:
+            otherwise = logical_not(atom.condition)
+            cases = (
+                (atom.true, domain.given(atom.condition, loads=True)),
+                (atom.false, domain.given(otherwise, loads=True)),
             )
-    return None, None
+        else:
+            continue
+        least = None
+        for value, inside in cases:
+            form = linear(value)
+            rest = dict(terms)
+            del rest[atom]
+            add_scaled(rest, form[0], scale)
+            found = lower(drop_zeros(rest), constant + scale * form[1], inside, enough, depth)
+            if found is None:
+                return None
+            least = found if least is None else min(least, found)
+        return least
+    return None
+
+
+def nonnegative(terms: Terms, constant: int, domain: Domain) -> bool:
+    """Whether a linear form is proved to be at least 0."""
+    found = lower(terms, constant, domain, enough=0)
+    if found is not None and found >= 0:
+        return True
+    for atom, scale in terms.items():
+        if type(atom) is FloorDiv and type(atom.b) is not Const and abs(scale) == 1:
+            return _nonnegative_quotient(terms, constant, atom, scale, domain)
+    return False
+
+
+def _nonnegative_quotient(terms: Terms, constant: int, quotient: FloorDiv, scale: int, domain: Domain) -> bool:
+    """For d > 0: x // d <= r where x < (r + 1) * d, and x // d >= -r where x >= -r * d."""
+    divisor = linear(quotient.b)
+    least = lower(*divisor, domain, enough=1)
+    if least is None or least < 1:
+        return False
+    numerator = linear(quotient.a)
+    rest = {atom: coefficient for atom, coefficient in terms.items() if atom is not quotient}
+    form, offset = multiply(rest, constant + (scale < 0), *divisor)
+    form = dict(form)
+    add_scaled(form, numerator[0], scale)
+    return nonnegative(drop_zeros(form), offset + scale * numerator[1] - (scale < 0), domain)
+
+
+def _own_facts(atom: Expr, domain: Domain) -> list[Fact]:
+    """What an operation tells of its own value."""
+    match atom:
+        case FloorDiv(x, Const(c)) if c > 0:  # c * (x // c) <= x <= c * (x // c) + c - 1
+            return [_difference(x, atom, c, 0), _difference(atom, x, 1, c - 1, c)]
+        case Mod(x, divisor):
+            facts = []
+            least = range_of(divisor, domain)[0]
+            if least is not None and least >= 1:
+                if type(divisor) is not Const:  # x % d <= d - 1
+                    facts.append(_difference(divisor, atom, 1, -1))
+                lo = range_of(x, domain)[0]
+                if lo is not None and lo >= 0:  # x % d <= x
+                    facts.append(_difference(x, atom, 1, 0))
+            return facts
+        case Min(a, b):
+            return [_difference(a, atom, 1, 0), _difference(b, atom, 1, 0)]
+        case Max(a, b):
+            return [_difference(atom, a, 1, 0), _difference(atom, b, 1, 0)]
+        case Mul():
+            return _product_facts(atom, domain)
+    return []
+
+
+def _difference(a: Expr, b: Expr, scale: int, constant: int, scale_a: int = 1) -> Fact:
+    """The fact scale_a * a - scale * b + constant >= 0."""
+    terms: Terms = {}
+    (terms_a, constant_a), (terms_b, constant_b) = linear(a), linear(b)
+    add_scaled(terms, terms_a, scale_a)
+    add_scaled(terms, terms_b, -scale)
+    return drop_zeros(terms), constant + scale_a * constant_a - scale * constant_b
+
+
+def _product_facts(atom: Mul, domain: Domain) -> list[Fact]:
+    """A fact about one factor holds multiplied by the others, where these are at least 0."""
+    parts = factors(atom)
+    facts: list[Fact] = []
+    for at, part in enumerate(parts):
+        others: tuple[Terms, int] = ({}, 1)
+        for other in parts[:at] + parts[at + 1 :]:
+            least = range_of(other, domain)[0]
+            if least is None or least < 0:
+                break
+            others = multiply(*others, *linear(other))
+        else:
+            lo, hi = range_of(part, domain)
+            known = [] if type(part) is Mul else list(domain.about(part))
+            known += [({part: 1}, -lo)] if lo is not None else []
+            known += [({part: -1}, hi)] if hi is not None else []
+            facts += [multiply(*fact, *others) for fact in known]
+    return [fact for fact in facts if atom in fact[0]]
+
+
+def exact(terms: Terms, constant: int, domain: Domain) -> bool:
+    """Whether the value of a form surely is the exact sum.
+
+    Index arithmetic is. An int64 that was read from memory counts as an index once something is known of it; before
+    that, sums with it may wrap, unless there is nothing to add.
+    """
+    for atom, scale in terms.items():
+        if type(atom) is not Var and _is_data(atom, domain):
+            return len(terms) == 1 and scale == 1 and constant == 0
+    return True
+
+
+def _is_data(atom: Expr, domain: Domain) -> bool:
+    if type(atom) is Var or atom.dtype is not int64:
+        return False
+    if None not in range_of_atom(atom, domain):
+        return False
+    if type(atom) in (Load, Call, Cast):
+        return not any([atom in fact[0] for fact in domain.facts])
+    return any([_is_data(operand, domain) for operand in children(atom)])
