@@ -9,7 +9,7 @@ from tensorc.dtypes import DType, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError, UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, as_index, const, index
-from tensorc.ir.walk import variables
+from tensorc.ir.walk import walk_expr
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
@@ -235,10 +235,10 @@ def check_extent(where: str, extent) -> Expr:
 def _symbolic_extent(where: str, extent: Expr) -> Expr:
     if not extent.dtype.is_int:
         raise ExpressionError(f"{where}: the extent is {extent.dtype}, not an integer")
-    for variable in variables(extent):
-        if isinstance(variable, Axis):
+    for inner in walk_expr(extent):
+        if isinstance(inner, Axis):
             raise ExpressionError(
-                f"{where}: the extent depends on iterator {variable.name!r}; it may depend on "
+                f"{where}: the extent depends on iterator {inner.name!r}; it may depend on "
                 "te.var only"
             )
     return as_index(extent)
