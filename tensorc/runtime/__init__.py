@@ -1,0 +1,17 @@
+"""From an artifact to a kernel that is called: JIT, arrays, threads, cache, timing."""
+
+from tensorc.runtime.cache import Cache, compiler_version
+from tensorc.runtime.kernel import Kernel, load
+from tensorc.runtime.threads import default_threads
+from tensorc.runtime.timing import Timing, bandwidth, peak
+
+__all__ = [
+    "Cache",
+    "Kernel",
+    "Timing",
+    "bandwidth",
+    "compiler_version",
+    "default_threads",
+    "load",
+    "peak",
+]

@@ -1,0 +1,266 @@
+"""Arguments of a call: any array-like object to a NumPy array that fits the kernel, or a sentence saying why not.
+
+This is the slow, complete road of a call; the compiled wrapper takes the short one when every argument is a plain
+array that fits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from tensorc.artifact import Artifact, Param
+from tensorc.dtypes import dtype
+from tensorc.errors import ArgumentError
+
+__all__ = ["as_array", "bind_arrays", "bind_extents", "signature"]
+
+_CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes for memory that the CPU reads: plain, pinned, managed
+
+
+def signature(artifact: Artifact) -> str:
+    """The kernel with its parameters: `matmul(A: float32[8, 8], B: float32[8, 8], out C: float32[8, 8])`."""
+    params = [f"{'out ' * p.is_output}{p.name}: {_type_text(p)}" for p in artifact.params]
+    named = [f"{name}: int64" for name in _free_scalars(artifact)]
+    return f"{artifact.name}({', '.join([*params, *named])})"
+
+
+def _type_text(param: Param) -> str:
+    text = f"{param.dtype}[{', '.join(map(str, param.shape))}]"
+    if param.strides is not None:
+        text += f" strides [{', '.join(map(str, param.strides))}]"
+    return text
+
+
+def _free_scalars(artifact: Artifact) -> list[str]:
+    """Scalars that no array determines: passed by name."""
+    named = {n for p in artifact.params for n in (*p.shape, *(p.strides or ()))}
+    return [name for name in artifact.scalars if name not in named]
+
+
+class _Refusal(Exception):
+    """What is wrong with one argument, without the kernel's signature."""
+
+
+def bind_arrays(
+    artifact: Artifact, args: Sequence[object], named: dict[str, object]
+) -> tuple[list[np.ndarray | None], dict[str, int]]:
+    """(arrays in the order of the parameters, values of the scalars); an output that is not given is None.
+
+    Raises ArgumentError if anything does not fit.
+    """
+    try:
+        objects = _by_param(artifact, args)
+        values = _named_scalars(artifact, named)
+        arrays = []
+        for param, given in zip(artifact.params, objects):
+            missing = given is None and len(args) != len(artifact.params)
+            arrays.append(None if missing else _checked(param, given, values))
+        _check_scalars(artifact, values)
+        _check_overlap(artifact.params, arrays)
+    except _Refusal as refusal:
+        raise ArgumentError(f"{signature(artifact)}: {refusal}") from None
+    return arrays, values
+
+
+def bind_extents(param: Param, values: dict[str, int]) -> tuple[int, ...]:
+    """The shape of a parameter once its scalars are known."""
+    return tuple(values[n] if isinstance(n, str) else n for n in param.shape)
+
+
+def _by_param(artifact: Artifact, args: Sequence[object]) -> list[object]:
+    """The argument of each parameter; None for outputs if only the inputs were given."""
+    params = artifact.params
+    inputs = sum(not p.is_output for p in params)
+    if len(args) == len(params):
+        return list(args)
+    if len(args) == inputs:
+        rest = iter(args)
+        return [None if p.is_output else next(rest) for p in params]
+    needed = f"{len(params)}" if inputs == len(params) else f"{inputs} or {len(params)}"
+    plural = "" if needed == "1" else "s"
+    verb = "was" if len(args) == 1 else "were"
+    raise _Refusal(f"{len(args)} {verb} given, {needed} argument{plural} needed")
+
+
+def _named_scalars(artifact: Artifact, named: dict[str, object]) -> dict[str, int]:
+    free = _free_scalars(artifact)
+    for name, value in named.items():
+        if name not in free:
+            known = ", ".join(["threads", *free])
+            raise _Refusal(f"unknown keyword {name!r}; known are {known}")
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise _Refusal(f"{name} is {value!r}, an int is needed")
+        if not -(1 << 63) <= int(value) < 1 << 63:
+            raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
+    for name in free:
+        if name not in named:
+            raise _Refusal(f"{name} is not given; no array determines it: pass {name}=...")
+    return {name: int(value) for name, value in named.items()}
+
+
+def _check_scalars(artifact: Artifact, values: dict[str, int]) -> None:
+    """Extents that only an output has must be known when the output is to be made."""
+    for name in artifact.scalars:
+        if name not in values:
+            raise _Refusal(f"{name} is determined by an output only: give the output")
+
+
+def _checked(param: Param, given: object, values: dict[str, int]) -> np.ndarray:
+    what = f"argument {param.name}"
+    array = as_array(given, what, _type_text(param))
+    _check_type(what, param, array)
+    _check_extents(what, param, array, values)
+    _check_layout(what, param, array, values)
+    if param.is_output and not array.flags.writeable:
+        raise _Refusal(f"{what} is read-only, an output must be writable")
+    return array
+
+
+def _check_type(what: str, param: Param, array: np.ndarray) -> None:
+    wanted = dtype(param.dtype).numpy
+    if array.dtype == wanted:
+        return
+    if array.dtype == wanted.newbyteorder("S"):
+        order = "big-endian" if sys.byteorder == "little" else "little-endian"
+        raise _Refusal(f"{what} is {order}, the byte order of this machine is needed")
+    raise _Refusal(f"{what} is {array.dtype}, {param.dtype} is needed")
+
+
+def _check_extents(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+    if array.ndim != len(param.shape):
+        needed = f"{_type_text(param)}" if param.shape else "a scalar array of rank 0"
+        raise _Refusal(f"{what} has rank {array.ndim} (shape {array.shape}), {needed} is needed")
+    for axis, (have, want) in enumerate(zip(array.shape, param.shape)):
+        if isinstance(want, str):
+            need = values.setdefault(want, have)
+            if have != need:
+                place = f"{what} has extent {have} in axis {axis}"
+                raise _Refusal(f"{place}, {want} is {need} by the arguments before it")
+        elif have != want:
+            wanted = "(" + ", ".join(map(str, param.shape)) + "," * (array.ndim == 1) + ")"
+            raise _Refusal(f"{what} has shape {array.shape}, {wanted} is needed")
+
+
+def _check_layout(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+    size = array.itemsize
+    if array.size == 0:
+        _bind_strides(param, array, values)
+        return
+    if param.strides is None:
+        if not array.flags.c_contiguous:
+            steps = ", ".join(f"{s / size:g}" for s in array.strides)
+            form = "row-major and contiguous is needed; np.ascontiguousarray copies"
+            raise _Refusal(f"{what} has strides ({steps}) in elements, {form}")
+    else:
+        _check_strides(what, param, array, values)
+    needed = max(param.alignment, dtype(param.dtype).numpy.alignment)
+    if array.ctypes.data % needed:
+        off = array.ctypes.data % needed
+        raise _Refusal(
+            f"{what} starts {off} bytes past a multiple of {needed}, alignment to {needed} is needed"
+        )
+
+
+def _check_strides(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+    for axis, (have, want) in enumerate(zip(array.strides, param.strides)):
+        if array.shape[axis] == 1 and not isinstance(want, str):
+            continue
+        if have % array.itemsize or have < 0:
+            fits = "a whole number of elements is needed"
+            raise _Refusal(f"{what} has a stride of {have} bytes in axis {axis}, {fits}")
+        have //= array.itemsize
+        need = values.setdefault(want, have) if isinstance(want, str) else want
+        if have != need:
+            wanted = f"{want} = {need}" if isinstance(want, str) else need
+            raise _Refusal(f"{what} has stride {have} in axis {axis}, {wanted} is needed")
+
+
+def _bind_strides(param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+    """An empty array has no strides to speak of, yet its scalars need some value."""
+    for stride, want in zip(array.strides, param.strides or ()):
+        if isinstance(want, str):
+            values.setdefault(want, max(stride // array.itemsize, 0))
+
+
+def _check_overlap(params: tuple[Param, ...], arrays: list[np.ndarray | None]) -> None:
+    spans = [None if a is None or a.size == 0 else _span(a) for a in arrays]
+    for i, (out, mine) in enumerate(zip(params, spans)):
+        if not out.is_output or mine is None:
+            continue
+        for j, (other, theirs) in enumerate(zip(params, spans)):
+            if i == j or theirs is None or mine[0] >= theirs[1] or theirs[0] >= mine[1]:
+                continue
+            if other.is_output:
+                same = "are the same memory" if mine == theirs else "overlap"
+                raise _Refusal(f"outputs {out.name} and {other.name} {same}, each needs its own")
+            raise _Refusal(
+                f"output {out.name} overlaps argument {other.name}, an output needs its own memory"
+            )
+
+
+def _span(array: np.ndarray) -> tuple[int, int]:
+    """The addresses that a non-empty array touches: first byte, byte after the last."""
+    start = array.ctypes.data
+    reach = [(n - 1) * s for n, s in zip(array.shape, array.strides)]
+    low = sum(r for r in reach if r < 0)
+    high = sum(r for r in reach if r > 0)
+    return start + low, start + high + array.itemsize
+
+
+def as_array(given: object, what: str, wanted: str = "an array") -> np.ndarray:
+    """A plain NumPy array that shares the memory of an array, an object with the buffer protocol or a DLPack object in
+    CPU memory. `what` names the argument in the refusal."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise _Refusal(f"{what} is a masked array, its mask would be lost; pass its .data")
+    if isinstance(given, np.ndarray):
+        return given.view(np.ndarray)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        return _from_torch(torch, given, what)
+    if hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__"):
+        return _from_dlpack(given, what)
+    try:
+        return np.asarray(memoryview(given))
+    except (TypeError, ValueError, NotImplementedError):
+        name = type(given).__name__
+        article = "an" if name[:1].lower() in "aeiou" else "a"
+        kind = "None" if given is None else f"{article} {name}"
+        form = f"{wanted} (an array, or an object with __dlpack__ or the buffer protocol)"
+        raise _Refusal(f"{what} is {kind}, {form} is needed") from None
+
+
+def _from_torch(torch, tensor, what: str) -> np.ndarray:
+    if tensor.device.type != "cpu":
+        raise _Refusal(f"{what} is a tensor on {tensor.device}, the CPU's memory is needed")
+    if tensor.requires_grad:
+        raise _Refusal(f"{what} is a tensor that requires grad; pass its .detach()")
+    if tensor.layout != torch.strided:
+        raise _Refusal(f"{what} is a {tensor.layout} tensor, a dense one is needed")
+    if tensor.is_conj() or tensor.is_neg():
+        raise _Refusal(f"{what} is a lazily negated tensor; pass its .resolve_conj().resolve_neg()")
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(dtype("bfloat16").numpy)
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise _Refusal(f"{what} is a {tensor.dtype} tensor that NumPy cannot see: {error}") from None
+
+
+def _from_dlpack(given: object, what: str) -> np.ndarray:
+    kind = type(given).__name__
+    try:
+        device = int(given.__dlpack_device__()[0])
+    except Exception as error:
+        raise _Refusal(f"{what} ({kind}) does not tell its device: {error}") from None
+    if device not in _CPU_DEVICES:
+        raise _Refusal(f"{what} ({kind}) is in device memory, the CPU's is needed")
+    try:
+        return np.from_dlpack(given)
+    except Exception as error:
+        # Types that NumPy's DLPack does not know, such as bfloat16, may still come as arrays.
+        if hasattr(given, "__array__"):
+            return np.asarray(given)
+        raise _Refusal(f"{what} ({kind}) cannot be read through DLPack: {error}") from None

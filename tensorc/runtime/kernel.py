@@ -1,0 +1,215 @@
+"""A compiled kernel as a Python object."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from tensorc.artifact import Artifact
+from tensorc.dtypes import dtype
+from tensorc.errors import ArgumentError, InternalError, UnsupportedError
+from tensorc.runtime import cpu, threads, timing, wrapper
+from tensorc.runtime.arrays import bind_arrays, bind_extents, signature
+
+__all__ = ["Kernel", "load"]
+
+# A kernel that is expected to run for longer lets other Python threads run; letting go of the lock
+# and taking it back costs about 0.1 us.
+_LONG_SECONDS = 10e-6
+_FLOPS, _BYTES = 20e9, 10e9  # a second's work of a core, for that estimate
+
+
+class Kernel:
+    """Machine code that is called with arrays: `kernel(a, b, c)` writes the outputs, `kernel(a, b)` makes and returns
+    them (several as a tuple). `threads=n` bounds the threads of one call.
+
+    Arguments are NumPy arrays or objects with `__dlpack__` or the buffer protocol, row-major and contiguous unless the
+    parameter asks for strides. Raises ArgumentError, with nothing written, if an argument does not fit.
+
+    Kernels are made by `load`. They may be called from several threads at once and after a fork.
+    """
+
+    __slots__ = ("__weakref__", "_describe", "_invoke", "_library", "_table", "artifact", "threads")
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        describe: Callable[[str], object] | None = None,
+        threads: int | None = None,
+    ):
+        self.artifact = artifact
+        self._describe = describe
+        self.threads = _thread_count(artifact, threads)
+        self._library = _load_code(artifact)
+        makers = tuple(_maker(param) for param in artifact.params)
+        release = _estimate(artifact) > _LONG_SECONDS
+        self._table = wrapper.Table(
+            artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers
+        )
+        offset = _fast_offset()
+        self._invoke = wrapper.wrapper(offset)
+        if offset:
+            place = (ctypes.c_void_p * 2).from_address(id(self) + offset)
+            place[1] = self._table.address
+            place[0] = self._invoke.call
+
+    def __call__(self, *args, **named):
+        return _call_slowly(self, *args, **named)
+
+    @property
+    def name(self) -> str:
+        return self.artifact.name
+
+    @property
+    def address(self) -> int:
+        """The address of the compiled function, valid as long as the kernel is alive."""
+        return self._library[self.artifact.symbol]
+
+    @property
+    def signature(self) -> str:
+        """Name, parameters and their types, as the refusals print them."""
+        return signature(self.artifact)
+
+    @property
+    def function(self):
+        """The scheduled function in the IR, derived when asked for."""
+        return self._ask("function")
+
+    def source(self, kind: str = "ir") -> str:
+        """The kernel as text: "ir" (scheduled), "llvm" or "asm".
+
+        Raises UnsupportedError for a kind that this kernel does not have.
+        """
+        return self._ask(kind)
+
+    def time(
+        self, *arrays: object, repeat: int = 20, seconds: float = 1.0, threads: int | None = None
+    ) -> timing.Timing:
+        """Measure calls with these arguments (outputs included), beside the machine's peak.
+
+        At most `repeat` samples and about `seconds` in all. Raises ArgumentError as a call does.
+        """
+        count = self.threads if threads is None else _thread_count(self.artifact, threads)
+        named = {} if count == self.threads else {"threads": count}
+        widths = {dtype(param.dtype).bytes for param in self.artifact.params}
+        return timing.measure(
+            lambda: self(*arrays, **named),
+            flops=self.artifact.flops,
+            bytes=self.artifact.bytes,
+            threads=count,
+            wide=8 in widths and 4 not in widths,
+            repeat=repeat,
+            seconds=seconds,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.signature} for {self.artifact.cpu or self.artifact.triple}>"
+
+    def _ask(self, kind: str):
+        if self._describe is None:
+            raise UnsupportedError(f"kernel {self.name}: loaded from an artifact, it has no {kind!r}")
+        return self._describe(kind)
+
+
+def load(
+    artifact: Artifact,
+    describe: Callable[[str], object] | None = None,
+    threads: int | None = None,
+) -> Kernel:
+    """A callable kernel of an artifact with object code for this machine.
+
+    `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the greatest number of threads
+    of a call, by default that of `TENSORC_NUM_THREADS` or the cores. Raises TargetError if the code cannot run here.
+    """
+    return _fast_type()[0](artifact, describe, threads)
+
+
+@cache
+def _fast_type() -> tuple[type[Kernel], int]:
+    """The type of kernels and where its instances hold what the C call needs; 0: all calls go through Python."""
+    if not wrapper.arrays_as_expected():
+        return Kernel, 0
+    return wrapper.kernel_type(Kernel)
+
+
+def _fast_offset() -> int:
+    return _fast_type()[1]
+
+
+def _thread_count(artifact: Artifact, count: object) -> int:
+    if count is None:
+        return threads.default_threads() if artifact.parallel else 1
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        text = f"threads is {count!r}, a positive int is needed"
+        raise ArgumentError(f"{signature(artifact)}: {text}")
+    return min(int(count), threads.MOST_THREADS)
+
+
+def _load_code(artifact: Artifact) -> cpu.Library:
+    cpu.check_runs_here(artifact)
+    imports = {"tensorc_parallel_for": threads.parallel_for()} if artifact.parallel else {}
+    return cpu.link(artifact.code, (artifact.symbol,), imports)
+
+
+def _estimate(artifact: Artifact) -> float:
+    """Seconds that a call may take on one core; with symbolic extents, unknown and long."""
+    if artifact.scalars:
+        return float("inf")
+    return max(artifact.flops / _FLOPS, artifact.bytes / _BYTES)
+
+
+def _maker(param) -> object:
+    """What makes this output when it is not given; None for inputs and where only Python can tell."""
+    dynamic = any(isinstance(n, str) for n in param.shape)
+    if not param.is_output or dynamic or param.strides is not None:
+        return None
+    return wrapper.empty_maker(param.shape, dtype(param.dtype).numpy, param.alignment)
+
+
+def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
+    """A call with all checks and conversions in Python."""
+    artifact = kernel.artifact
+    count = kernel.threads
+    if threads is not None:
+        count = min(count, _thread_count(artifact, threads))
+    arrays, values = bind_arrays(artifact, args, named)
+    made = []
+    for position, (param, array) in enumerate(zip(artifact.params, arrays)):
+        if array is None:
+            arrays[position] = _make_output(param, values)
+            made.append(arrays[position])
+    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(a.ctypes.data for a in arrays))
+    scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
+    error = (ctypes.c_int64 * 2)()
+    code = kernel._invoke.invoke(kernel._table.address, buffers, scalars, error)
+    if code == -1:
+        raise MemoryError(f"kernel {artifact.name}: no memory for its workspace")
+    if code:
+        _raise_failed(kernel, ctypes.addressof(error))
+    if not made:
+        return None
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _make_output(param, values: dict[str, int]) -> np.ndarray:
+    shape, descr = bind_extents(param, values), dtype(param.dtype).numpy
+    if param.strides is None:
+        return wrapper.empty_maker(shape, descr, param.alignment)()
+    strides = [values[s] if isinstance(s, str) else s for s in param.strides]
+    if 0 in shape:
+        return np.empty(shape, descr)
+    length = 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+    flat = wrapper.empty_aligned((length,), descr, param.alignment)
+    return np.lib.stride_tricks.as_strided(flat, shape, [s * descr.itemsize for s in strides])
+
+
+def _raise_failed(kernel: Kernel, record: int) -> None:
+    """Raise the failed check that a kernel left in its error record {const char *message; int64 value}."""
+    message, value = (ctypes.c_int64 * 2).from_address(record)
+    if not message:
+        raise InternalError(f"kernel {kernel.name}: failed without a message")
+    text = ctypes.string_at(message).decode()
+    raise ArgumentError(f"{kernel.signature}: {text}: {value}")
