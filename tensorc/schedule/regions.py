@@ -4,11 +4,14 @@ loops outside that part and taken over the whole range of the loops inside it.""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from tensorc.arith import Domain, affine, bounds, can_prove, simplify
+from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
-    Buffer, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Select, Var, index, is_const, maximum, minimum,
+    Buffer, Const, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Select, Var, index, is_const, logical_and,
+    maximum, minimum,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Stmt, Store
@@ -30,23 +33,30 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One load or store. `indices` are over block iterators, loops and lets; `values` gives the iterators and lets in
-    terms of loops; `loops` are the (variable, start, extent) of the loops between the part looked at and the access;
-    `domain` is what is known there."""
+    """One load or store in the part that is looked at.
+
+    `indices` are over block iterators, loops and lets; `values` gives the iterators and lets in terms of loops;
+    `ranges` are those of the loops between the part and the access; `domain` and `predicate` are what holds there.
+    """
 
     indices: tuple[Expr, ...]
     is_store: bool
     values: Mapping[Var, Expr]
-    loops: tuple[tuple[Var, Expr, Expr], ...]
+    ranges: Mapping[Var, Span | None]
     domain: Domain
+    predicate: Expr
 
-    def spans(self, wanted: Iterable[Expr | None]) -> tuple[Span | None, ...]:
-        """The spans of expressions over the same variables as the indices; None for None, or where unbounded."""
-        inner = _spans(self.loops, self.domain)
-        return tuple([None if expr is None else self._span(expr, inner) for expr in wanted])
+    def over_loops(self, expr: Expr) -> Expr:
+        """An expression over the variables of the indices, in terms of loops."""
+        return simplify(substitute(expr, self.values), self.domain)
 
-    def _span(self, expr: Expr, inner: Mapping[Var, Span | None]) -> Span | None:
-        return relax(simplify(substitute(expr, self.values), self.domain), inner, self.domain)
+    def span(self, expr: Expr) -> Span | None:
+        """The span of an expression over the variables of the indices; None where it is unbounded."""
+        return relax(self.over_loops(expr), self.ranges, self.domain)
+
+    def is_fixed(self, expr: Expr) -> bool:
+        """Whether an expression over loops is the same for all iterations of those inside the part."""
+        return not _varies(expr, self.ranges)
 
 
 def read_region(place: Place, buffer: Buffer) -> tuple[Span, ...] | None:
@@ -67,16 +77,16 @@ def _region(place: Place, buffer: Buffer, wanted: Callable[[Access], bool]) -> t
     found = [access for access in accesses(place.node, buffer, domain) if wanted(access)]
     if not found:
         return None
-    spans = unite([access.spans(access.indices) for access in found], domain)
-    return tuple([clamp(span, extent, domain) for span, extent in zip(spans, buffer.shape)])
+    region = []
+    for axis, extent in enumerate(buffer.shape):
+        spans = [clamp(each.span(each.indices[axis]), extent, each.domain) for each in found]
+        region.append(unite(spans, domain))
+    return tuple(region)
 
 
-def unite(regions: list[tuple[Span | None, ...]], domain: Domain) -> tuple[Span | None, ...]:
-    """For each dimension the smallest span around those of all regions; None where one is unbounded."""
-    result = list(regions[0])
-    for region in regions[1:]:
-        result = [_union(a, b, domain) for a, b in zip(result, region)]
-    return tuple(result)
+def unite(spans: Iterable[Span | None], domain: Domain) -> Span | None:
+    """The smallest span around all of these; None where one is unbounded."""
+    return reduce(lambda a, b: _union(a, b, domain), spans)
 
 
 def clamp(span: Span | None, extent: Expr, domain: Domain) -> Span:
@@ -88,27 +98,45 @@ def clamp(span: Span | None, extent: Expr, domain: Domain) -> Span:
 
 def accesses(stmt: Stmt, buffer: Buffer, domain: Domain) -> tuple[Access, ...]:
     """The loads and stores of `buffer` in a statement, where `domain` is what is known just outside it."""
-    return tuple(_accesses(stmt, buffer, {}, (), domain))
+    return tuple(_accesses(stmt, buffer, Access((), False, {}, {}, domain, Const(True, bool_))))
 
 
-def _accesses(stmt: Stmt, buffer: Buffer, values, loops, domain: Domain) -> Iterator[Access]:
+def _accesses(stmt: Stmt, buffer: Buffer, around: Access) -> Iterator[Access]:
     for expr in exprs(stmt):
         for e in walk_expr(expr):
             if type(e) is Load and e.buffer is buffer:
-                yield Access(e.indices, False, values, loops, domain)
-    match stmt:
-        case Store(target, indices) if target is buffer:
-            yield Access(indices, True, values, loops, domain)
-        case For(var, start, extent):
-            start, extent = substitute(start, values), substitute(extent, values)
-            loops, domain = (*loops, (var, start, extent)), domain.bind(var, start, extent)
-        case Let(var, value):
-            values = {**values, var: substitute(value, values)}
-        case Block(_, iters, predicate):
-            values = {**values, **{it.var: substitute(it.binding, values) for it in iters}}
-            domain = block_domain(stmt, domain)
+                yield replace(around, indices=e.indices)
+    if type(stmt) is Store and stmt.buffer is buffer:
+        yield replace(around, indices=stmt.indices, is_store=True)
+    around = _enter(stmt, around)
     for inner in substmts(stmt):
-        yield from _accesses(inner, buffer, values, loops, domain)
+        yield from _accesses(inner, buffer, around)
+
+
+def _enter(stmt: Stmt, around: Access) -> Access:
+    """What an access inside a statement has besides what it has around it."""
+    match stmt:
+        case For(var, start, extent):
+            start, extent = substitute(start, around.values), substitute(extent, around.values)
+            ranges = {**around.ranges, var: _loop_span(start, extent, around)}
+            return replace(around, ranges=ranges, domain=around.domain.bind(var, start, extent))
+        case Let(var, value):
+            return replace(around, values={**around.values, var: around.over_loops(value)})
+        case Block(_, iters, predicate):
+            bindings = {it.var: substitute(it.binding, around.values) for it in iters}
+            predicate = logical_and(around.predicate, substitute(predicate, around.values))
+            domain = block_domain(stmt, around.domain)
+            return replace(around, values={**around.values, **bindings}, domain=domain, predicate=predicate)
+        case _:
+            return around
+
+
+def _loop_span(start: Expr, extent: Expr, around: Access) -> Span | None:
+    """The values of a loop's variable over the whole ranges of the loops around it."""
+    if is_const(start) and is_const(extent):
+        return Span(start, start + extent - 1)
+    first, last = around.span(start), around.span(start + extent - 1)
+    return None if first is None or last is None else Span(first.lo, last.hi)
 
 
 def block_domain(block: Block, domain: Domain) -> Domain:
@@ -118,15 +146,6 @@ def block_domain(block: Block, domain: Domain) -> Domain:
     for it in block.iters:
         domain = domain.bind(it.var, 0, it.extent)
     return domain
-
-
-def _spans(loops, domain: Domain) -> dict[Var, Span | None]:
-    """The range of each loop over the whole ranges of those around it, outermost first."""
-    spans: dict[Var, Span | None] = {}
-    for var, start, extent in loops:
-        first, last = relax(start, spans, domain), relax(simplify(start + extent - 1, domain), spans, domain)
-        spans[var] = None if first is None or last is None else Span(first.lo, last.hi)
-    return spans
 
 
 def relax(expr: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
@@ -257,7 +276,7 @@ def writers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
     return tuple([block for block in all_blocks(function) if buffer in buffers_written(block)])
 
 
-def refuse_late_writer(function: Function, block: Block, what: str) -> None:
+def refuse_late_writer(function: Function, block: Block, step: str) -> None:
     """Raise ScheduleError if a buffer that `block` reads is written after it: then it cannot be evaluated later."""
     blocks = all_blocks(function)
     at = next(i for i, other in enumerate(blocks) if other is block)
@@ -265,4 +284,4 @@ def refuse_late_writer(function: Function, block: Block, what: str) -> None:
     for later in blocks[at + 1 :]:
         for buffer in buffers_written(later):
             if buffer in inputs:
-                refuse(function, f"{what}: it reads {buffer.name!r}, which {later.name!r} changes after it", later.name)
+                refuse(function, f"{step}: it reads {buffer.name!r}, which {later.name!r} changes after it", later.name)

@@ -7,12 +7,12 @@ from tensorc.dtypes import bool_
 from tensorc.ir.expr import Buffer, Const, Load, Var, index
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
-from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs
+from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, walk
 from tensorc.schedule.locate import (
     Place, all_blocks, blocks_below, find_block, fresh, fresh_block, fresh_buffer, insert_after, insert_before,
     loop_names, refuse, replace,
 )  # fmt: skip
-from tensorc.schedule.regions import accesses, buffers_read, buffers_written, loads
+from tensorc.schedule.regions import accesses, buffers_read, buffers_written, loads, writers
 
 
 def cache_read(function: Function, block: str, buffer: str | int, scope: str = "global") -> tuple[Function, str]:
@@ -28,16 +28,19 @@ def cache_read(function: Function, block: str, buffer: str | int, scope: str = "
 
     Raises ScheduleError where one of these does not hold.
     """
-    what = f"cache_read(block {block!r}, buffer {buffer!r})"
+    step = f"cache_read(block {block!r}, buffer {buffer!r})"
     place = find_block(function, block)
-    source = _input(function, place.node, buffer, what)
+    source = _input(function, place.node, buffer, step)
     if source in buffers_written(place.node):
-        refuse(function, f"{what}: the block writes {source.name!r} itself; use cache_write", block)
+        refuse(function, f"{step}: the block writes {source.name!r} itself; use cache_write", block)
     nest = _outermost(place)
     for other in blocks_below(nest.node):
         if source in buffers_written(other):
             reason = f"{other.name!r}, in the same nest of loops, writes it; cache it before moving that block there"
-            refuse(function, f"{what}: {reason}", other.name)
+            refuse(function, f"{step}: {reason}", other.name)
+    if source in function.allocs and not any(_fills(w, source) for w in writers(function, source)):
+        reason = "its layout may have gaps that nothing writes; cache it before changing its layout"
+        refuse(function, f"{step}: {reason}", block)
 
     copy = _cache_of(function, source, scope)
     name = fresh_block(function, copy.name)
@@ -61,10 +64,10 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
 
     Raises ScheduleError where one of these does not hold.
     """
-    what = f"cache_write(block {block!r})"
+    step = f"cache_write(block {block!r})"
     place = find_block(function, block)
-    target = _output(function, place.node, what)
-    _check_written_alone(function, place, target, what)
+    target = _output(function, place.node, step)
+    _check_written_alone(function, place, target, step)
 
     copy = _cache_of(function, target, scope)
     name = fresh_block(function, copy.name)
@@ -75,7 +78,7 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     return insert_after(_outermost(find_block(function, block)), nest), name
 
 
-def _input(function: Function, block: Block, buffer: str | int, what: str) -> Buffer:
+def _input(function: Function, block: Block, buffer: str | int, step: str) -> Buffer:
     """The buffer that a block reads under a name, or as one of its reads by number."""
     inputs = buffers_read(block)
     if type(buffer) is int and 0 <= buffer < len(inputs):
@@ -84,19 +87,31 @@ def _input(function: Function, block: Block, buffer: str | int, what: str) -> Bu
         if known.name == buffer:
             return known
     names = ", ".join([repr(known.name) for known in inputs]) or "nothing"
-    refuse(function, f"{what}: the block does not read that; it reads {names}", block.name)
+    refuse(function, f"{step}: the block does not read that; it reads {names}", block.name)
 
 
-def _output(function: Function, block: Block, what: str) -> Buffer:
+def _fills(block: Block, buffer: Buffer) -> bool:
+    """Whether a block has an instance for each element of the buffer."""
+    extents = {it.var: it.extent for it in block.iters}
+    return any(
+        type(stmt) is Store
+        and stmt.buffer is buffer
+        and len(set(stmt.indices)) == len(stmt.indices)
+        and tuple([extents.get(i) for i in stmt.indices]) == buffer.shape
+        for stmt in walk(block)
+    )
+
+
+def _output(function: Function, block: Block, step: str) -> Buffer:
     """The one buffer that a block writes."""
     outputs = buffers_written(block)
     if len(outputs) != 1:
         names = ", ".join([repr(known.name) for known in outputs]) or "none"
-        refuse(function, f"{what}: the block must write one buffer, it writes {names}", block.name)
+        refuse(function, f"{step}: the block must write one buffer, it writes {names}", block.name)
     return outputs[0]
 
 
-def _check_written_alone(function: Function, place: Place, target: Buffer, what: str) -> None:
+def _check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
     """Refuse where the copy after the nest would come too late for a reader, too early for a writer, or be incomplete."""
     blocks = all_blocks(function)
     last = blocks_below(_outermost(place).node)[-1]
@@ -106,12 +121,12 @@ def _check_written_alone(function: Function, place: Place, target: Buffer, what:
     for i, block in enumerate(blocks):
         writes, reads = target in buffers_written(block), loads(block, target) > 0
         if writes and i > at_block:
-            refuse(function, f"{what}: {block.name!r} writes {target.name!r} after it", block.name)
+            refuse(function, f"{step}: {block.name!r} writes {target.name!r} after it", block.name)
         if reads and not writes and i <= at_copy:
             reason = f"{block.name!r} reads {target.name!r} before the nest of loops ends"
-            refuse(function, f"{what}: {reason}, where the copy would be made", block.name)
+            refuse(function, f"{step}: {reason}, where the copy would be made", block.name)
         if writes and first and reads and block.init is None:
-            refuse(function, f"{what}: {block.name!r} starts from what {target.name!r} holds already", block.name)
+            refuse(function, f"{step}: {block.name!r} starts from what {target.name!r} holds already", block.name)
         first = first and not writes
 
 

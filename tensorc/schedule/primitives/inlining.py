@@ -31,10 +31,10 @@ def compute_inline(function: Function, block: str) -> Function:
 
 def _single_store(function: Function, block: Block) -> Store:
     """The store of a block that can be inlined."""
-    what = f"compute_inline(block {block.name!r})"
+    step = f"compute_inline(block {block.name!r})"
 
     def deny(reason: str):
-        refuse(function, f"{what}: {reason}", mark=block.name)
+        refuse(function, f"{step}: {reason}", mark=block.name)
 
     store = block.body
     if block.init is not None or any(it.kind != "spatial" for it in block.iters):

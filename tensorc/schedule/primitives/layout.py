@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
+from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Buffer, Expr, Load, index
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
@@ -29,23 +31,33 @@ def transform_layout(function: Function, block: str, buffer: str, index_map: Cal
 
     Raises ScheduleError where one of these does not hold.
     """
-    what = f"transform_layout(block {block!r}, buffer {buffer!r})"
-    old = _internal(function, block, buffer, what)
-    if not isinstance(index_map, IndexMap):
-        index_map = IndexMap.from_function(index_map, len(old.shape))
+    step = f"transform_layout(block {block!r}, buffer {buffer!r})"
+    old = _internal(function, block, buffer, step)
+    index_map = _as_map(function, index_map, len(old.shape), step)
     if len(index_map.inputs) != len(old.shape):
-        refuse(function, f"{what}: the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}", block)
+        refuse(function, f"{step}: the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}", block)
     if not index_map.is_injective([constant(extent) or _LARGE for extent in old.shape]):
         shape = ", ".join([show(extent) for extent in old.shape])
-        refuse(function, f"{what}: the map may send several elements of the shape ({shape}) to one place", block)
+        refuse(function, f"{step}: the map may send several elements of the shape ({shape}) to one place", block)
 
     domain = root_domain(function)
-    new = old.with_(shape=_image(function, index_map, old.shape, domain, what), strides=None)
+    new = old.with_(shape=_image(function, index_map, old.shape, domain, step), strides=None)
     body = _remap(function.body, old, new, index_map, domain)
     return function.with_(body=body, allocs=tuple([new if b is old else b for b in function.allocs]))
 
 
-def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, what: str):
+def _as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step: str) -> IndexMap:
+    if isinstance(index_map, IndexMap):
+        return index_map
+    try:
+        signature(index_map).bind(*range(ndim))
+        return IndexMap.from_function(index_map, ndim)
+    except (TypeError, ExpressionError) as error:
+        problem = error
+    refuse(function, f"{step}: the map does not take {ndim} indices to indices: {problem}")
+
+
+def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, step: str):
     """The extents of the new indices over a shape."""
     ranges = {var: Span(index(0), extent - 1) for var, extent in zip(index_map.inputs, shape)}
     for var, extent in zip(index_map.inputs, shape):
@@ -54,21 +66,21 @@ def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], dom
     for axis, output in enumerate(index_map.outputs):
         span = relax(simplify(output, domain), ranges, domain)
         if span is None or not can_prove(span.lo >= 0, domain):
-            refuse(function, f"{what}: index {axis} of the new layout, {show(output)}, may be negative or has no bound")
+            refuse(function, f"{step}: index {axis} of the new layout, {show(output)}, may be negative or has no bound")
         extents.append(simplify(span.hi + 1, domain))
     return tuple(extents)
 
 
-def _internal(function: Function, block: str, buffer: str, what: str) -> Buffer:
+def _internal(function: Function, block: str, buffer: str, step: str) -> Buffer:
     node = find_block(function, block).node
     touched = dict.fromkeys((*buffers_written(node), *buffers_read(node)))
     old = next((known for known in touched if known.name == buffer), None)
     if old is None:
         names = ", ".join([repr(known.name) for known in touched])
-        refuse(function, f"{what}: the block does not touch that buffer; it touches {names}", block)
+        refuse(function, f"{step}: the block does not touch that buffer; it touches {names}", block)
     if old in function.params:
         fix = "cache_write" if old in function.outputs else "cache_read"
-        refuse(function, f"{what}: it is a parameter, whose layout the caller decides; cache it first with {fix}", block)
+        refuse(function, f"{step}: it is a parameter, whose layout the caller decides; cache it first with {fix}", block)
     return old
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import reduce
+
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
-from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_and
+from tensorc.ir.expr import (
+    GE, GT, LE, LT, Buffer, Expr, Var, index, is_const, logical_and, minimum,
+)  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import replace_body, walk
+from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
     Place, all_blocks, blocks_below, constant, find_block, find_loop, fresh, loop_names, refuse, remove, replace,
 )  # fmt: skip
@@ -35,12 +41,12 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
 
     Raises ScheduleError where one of these does not hold.
     """
-    what = f"compute_at(block {block!r}, loop {loop!r})"
+    step = f"compute_at(block {block!r}, loop {loop!r})"
     source, target = find_block(function, block), find_loop(function, loop)
-    store = _movable(function, source, what)
-    _check_target(function, source, target, store.buffer, what)
-    refuse_late_writer(function, source.node, what)
-    first = _first_consumer(function, source.node, target.node, store.buffer, what)
+    store = _movable(function, source, step)
+    _check_target(function, source, target, store.buffer, step)
+    refuse_late_writer(function, source.node, step)
+    first = _first_consumer(function, source.node, target.node, store.buffer, step)
 
     domain = Place(function, (*target.path, target.node.body)).domain()
     needed = _needed(source.node, store, target.node, domain)
@@ -55,12 +61,12 @@ def _stmts(body: Stmt) -> tuple[Stmt, ...]:
     return body.stmts if type(body) is Seq else (body,)
 
 
-def _movable(function: Function, place: Place, what: str) -> Store:
+def _movable(function: Function, place: Place, step: str) -> Store:
     """The store of a complete or reduction block whose result stays inside the function."""
     block = place.node
 
     def deny(reason: str):
-        refuse(function, f"{what}: {reason}", mark=block.name)
+        refuse(function, f"{step}: {reason}", mark=block.name)
 
     written = buffers_written(block)
     if len(written) != 1:
@@ -82,28 +88,28 @@ def _movable(function: Function, place: Place, what: str) -> Store:
     return stores[0]
 
 
-def _check_target(function: Function, source: Place, target: Place, buffer: Buffer, what: str) -> None:
+def _check_target(function: Function, source: Place, target: Place, buffer: Buffer, step: str) -> None:
     """Refuse a loop that cannot take the block."""
     loop = target.node
     if any(stmt is loop for stmt in source.path):
-        refuse(function, f"{what}: the block is under that loop already", loop.var.name)
+        refuse(function, f"{step}: the block is under that loop already", loop.var.name)
     for around in (*target.loops, loop):
         if around.kind == "vectorized":
             reason = f"loop {around.var.name!r} is vectorized; move the block before vectorizing"
-            refuse(function, f"{what}: {reason}", around.var.name)
+            refuse(function, f"{step}: {reason}", around.var.name)
     consumers = [block for block in readers(function, buffer) if block is not source.node]
     if not consumers:
-        refuse(function, f"{what}: nothing reads {buffer.name!r}", source.node.name)
+        refuse(function, f"{step}: nothing reads {buffer.name!r}", source.node.name)
     below = blocks_below(loop)
     for consumer in consumers:
         if not any(block is consumer for block in below):
             reason = f"{consumer.name!r} reads {buffer.name!r} outside of that loop; all consumers must be below it"
-            refuse(function, f"{what}: {reason}", consumer.name)
+            refuse(function, f"{step}: {reason}", consumer.name)
     if loads(function.body, buffer) > loads(loop.body, buffer) + loads(source.node, buffer):
-        refuse(function, f"{what}: the bounds of a loop outside of it read {buffer.name!r}", loop.var.name)
+        refuse(function, f"{step}: the bounds of a loop outside of it read {buffer.name!r}", loop.var.name)
 
 
-def _first_consumer(function: Function, block: Block, loop: For, buffer: Buffer, what: str) -> int:
+def _first_consumer(function: Function, block: Block, loop: For, buffer: Buffer, step: str) -> int:
     """Which statement directly under the loop reads the buffer first; what the block reads must be written before."""
     stmts = _stmts(loop.body)
     first = next(i for i, stmt in enumerate(stmts) if loads(stmt, buffer))
@@ -115,20 +121,31 @@ def _first_consumer(function: Function, block: Block, loop: For, buffer: Buffer,
         for written in buffers_written(other):
             if other is not block and written in inputs:
                 reason = f"it reads {written.name!r}, which {other.name!r} writes only after the place under that loop"
-                refuse(function, f"{what}: {reason}", other.name)
+                refuse(function, f"{step}: {reason}", other.name)
     return first
 
 
-def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, Span | None]:
-    """The span of each spatial iterator over what is read below the loop; None for the whole range."""
-    spatial = [it for it in block.iters if it.kind == "spatial"]
-    uses = accesses(loop.body, store.buffer, domain)
-    regions = [access.spans(_solve(store, spatial, access)) for access in uses]
-    return dict(zip([it.var for it in spatial], unite(regions, domain)))
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """The part of an iterator's range that is needed: within `span`, and never past `limit` where there is one."""
+
+    span: Span
+    limit: Expr | None
 
 
-def _solve(store: Store, spatial: list[BlockIter], access: Access) -> tuple[Expr | None, ...]:
-    """The iterators whose instance stores the element that an access loads; None for one that is not found.
+def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, _Need]:
+    """What is needed of the spatial iterators by the accesses below the loop; those in full are left out."""
+    spatial = tuple([it for it in block.iters if it.kind == "spatial"])
+    found: dict[Var, list[_Need | None]] = {it.var: [] for it in spatial}
+    for access in accesses(loop.body, store.buffer, domain):
+        values = _solve(store, spatial, access)
+        for it in spatial:
+            found[it.var].append(_need(access, values.get(it.var)))
+    return {var: _unite(needs, domain) for var, needs in found.items() if None not in needs}
+
+
+def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict[Var, Expr]:
+    """The iterators whose instance stores the element that an access loads, as far as they are found.
 
     An iterator that is an index itself is read off; otherwise the map from iterators to the stored place is inverted,
     and the access put through it, so that a remapped buffer gives back plain indices:
@@ -139,52 +156,86 @@ def _solve(store: Store, spatial: list[BlockIter], access: Access) -> tuple[Expr
         if type(stored) is Var:
             found.setdefault(stored, loaded)
     if len(found) < len(spatial):
-        inverse = IndexMap(tuple([it.var for it in spatial]), store.indices).inverse(
-            tuple([constant(it.extent) or _LARGE for it in spatial])
-        )
+        iterators = tuple([it.var for it in spatial])
+        extents = tuple([constant(it.extent) or _LARGE for it in spatial])
+        inverse = IndexMap(iterators, store.indices).inverse(extents)
         if inverse is not None:
-            outputs = inverse.apply(access.indices, access.domain)
-            found = {**dict(zip([it.var for it in spatial], outputs)), **found}
-    return tuple([found.get(it.var) for it in spatial])
+            solved = zip(iterators, inverse.apply(access.indices, access.domain))
+            found = {**dict(solved), **found}
+    return found
 
 
-def _regenerate(block: Block, needed: dict[Var, Span | None], domain: Domain, taken: set[str]) -> Stmt:
-    """The block under new loops that cover the needed spans."""
+def _need(access: Access, value: Expr | None) -> _Need | None:
+    """What one access needs of an iterator; None for all of it."""
+    span = None if value is None else access.span(value)
+    if span is None:
+        return None
+    value = access.over_loops(value)
+    for condition in conjuncts(access.predicate):
+        # a condition a < b bounds the value by value + (b - 1 - a), where that does not vary below the loop
+        match condition:
+            case LT(a, b) | GT(b, a):
+                limit = simplify(value + b - 1 - a, access.domain)
+            case LE(a, b) | GE(b, a):
+                limit = simplify(value + b - a, access.domain)
+            case _:
+                continue
+        if access.is_fixed(limit):
+            return _Need(span, limit)
+    return _Need(span, None)
+
+
+def _unite(needs: list[_Need], domain: Domain) -> _Need:
+    span = unite([need.span for need in needs], domain)
+    limits = [need.span.hi if need.limit is None else need.limit for need in needs]
+    limit = reduce(lambda a, b: larger(a, b, domain), limits)
+    return _Need(span, None if can_prove(limit >= span.hi, domain) else limit)
+
+
+def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: set[str]) -> Stmt:
+    """The block under new loops that cover what is needed."""
     loops: list[tuple[Var, Expr, bool]] = []
     iters: list[BlockIter] = []
     conditions: list[Expr] = []
     inner = domain
     for it in block.iters:
-        start, extent = _range(it, needed.get(it.var), domain)
-        binding, guards = start, []
+        last = it.extent - 1
+        start, extent = index(0), it.extent
+        need = needed.get(it.var)
+        if need is not None:
+            last = last if need.limit is None else smaller(need.limit, last, domain)
+            start, extent = _range(need.span, last, domain)
+        binding, var = start, None
         if not is_const(extent, 1):
             var = Var(fresh(f"{block.name}.{it.var.name}", taken))
             taken.add(var.name)
             inner = inner.bind(var, 0, extent)
             binding = simplify(start + var, inner)
+        guards = []
         if not can_prove(start >= 0, domain):
             guards.append(simplify(binding >= 0, inner))
-        if not can_prove(start + extent <= it.extent, domain):
-            guards.append(simplify(binding < it.extent, inner))
-        if not is_const(extent, 1):
+        if not can_prove(start + extent - 1 <= last, domain):
+            guards.append(simplify(binding < last + 1, inner))
+        if var is not None:
             loops.append((var, extent, bool(guards)))
         conditions += guards
         iters.append(BlockIter(it.var, it.extent, it.kind, binding))
-    nest: Stmt = Block(block.name, tuple(iters), logical_and(*conditions), block.init, block.body, block.annotations)
-    for var, extent, masked in reversed(loops):
-        nest = For(var, index(0), extent, "serial", nest, annotate((), "tail", "mask") if masked else ())
+    predicate = logical_and(*conditions)
+    nest: Stmt = Block(block.name, tuple(iters), predicate, block.init, block.body, block.annotations)
+    for var, extent, is_masked in reversed(loops):
+        notes = annotate((), "tail", "mask") if is_masked else ()
+        nest = For(var, index(0), extent, "serial", nest, notes)
     return nest
 
 
-def _range(it: BlockIter, span: Span | None, domain: Domain) -> tuple[Expr, Expr]:
-    """Start and extent of an iterator: a span of constant extent as it is, others cut to the domain."""
-    whole = (index(0), it.extent)
-    if it.kind == "reduce" or span is None:
-        return whole
-    extent = span.extent(domain)
-    if is_const(extent):
-        full = constant(it.extent)
-        return whole if full is not None and extent.value >= full else (span.lo, extent)
-    lo, hi = larger(span.lo, index(0), domain), smaller(span.hi, it.extent - 1, domain)
-    extent = simplify(hi - lo + 1, domain)
-    return (lo, extent) if is_const(extent) or not is_const(lo, 0) else whole
+def _range(span: Span, last: Expr, domain: Domain) -> tuple[Expr, Expr]:
+    """Start and extent of what is needed, of constant extent where it can be: a predicate does the rest."""
+    start = index(0) if can_prove(span.lo <= 0, domain) else span.lo
+    extent, cut = simplify(span.hi - start + 1, domain), simplify(last - start + 1, domain)
+    if is_const(extent) and is_const(cut):
+        return start, extent if extent.value < cut.value else cut
+    if is_const(extent) or can_prove(span.hi <= last, domain):
+        return start, extent
+    if is_const(cut) or is_const(start):
+        return start, cut
+    return start, simplify(minimum(extent, cut), domain)

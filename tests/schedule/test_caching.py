@@ -1,0 +1,237 @@
+"""cache_read and cache_write: copies into buffers of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.errors import ScheduleError
+from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
+from tensorc.schedule.primitives.caching import cache_read, cache_write
+from tests.schedule.same import assert_same
+
+MATMUL = """
+function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
+  for C.i in 0 .. 4
+    for C.j in 0 .. 5
+      for C.k in 0 .. 6
+        block C
+          spatial i: 4 = C.i
+          spatial j: 5 = C.j
+          reduce k: 6 = C.k
+          init
+            C[i, j] = float32(0.0)
+          C[i, j] = C[i, j] + A[i, k] * B[k, j]
+"""
+
+TWO = """
+function two(A: float32[8], out D: float32[8])
+  alloc B: float32[8]
+  alloc C: float32[8]
+  for B.i in 0 .. 8
+    block B
+      spatial i: 8 = B.i
+      B[i] = A[i] + float32(1.0)
+  for C.i in 0 .. 8
+    block C
+      spatial i: 8 = C.i
+      C[i] = B[i] * B[7 - i]
+  for D.i in 0 .. 8
+    block D
+      spatial i: 8 = D.i
+      D[i] = B[i] + C[i]
+"""
+
+
+def test_cache_read_copies_before_the_nest():
+    before = parse(MATMUL)
+    after, block = cache_read(before, "C", "B")
+    assert block == "B_global"
+    assert show(after) == """\
+function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
+  alloc B_global: float32[6, 5]
+  for B_global.k in 0 .. 6
+    for B_global.j in 0 .. 5
+      block B_global
+        spatial k: 6 = B_global.k
+        spatial j: 5 = B_global.j
+        B_global[k, j] = B[k, j]
+  for C.i in 0 .. 4
+    for C.j in 0 .. 5
+      for C.k in 0 .. 6
+        block C
+          spatial i: 4 = C.i
+          spatial j: 5 = C.j
+          reduce k: 6 = C.k
+          init
+            C[i, j] = float32(0.0)
+          C[i, j] = C[i, j] + A[i, k] * B_global[k, j]"""
+    assert_same(before, after)
+
+
+def test_cache_read_by_number_scope_and_again():
+    before = parse(TWO)
+    once, first = cache_read(before, "C", 0, "local")
+    again, second = cache_read(once, "D", "B", "local")
+    assert (first, second) == ("B_local", "B_local_1")
+    assert [(b.name, b.scope) for b in again.allocs[2:]] == [("B_local", "local"), ("B_local_1", "local")]
+    assert "C[i] = B_local[ax0]" not in show(again)
+    assert "C[i] = B_local[i] * B_local[7 - i]" in show(again)
+    assert "D[i] = B_local_1[i] + C[i]" in show(again)
+    assert_same(before, again)
+
+
+def test_cache_read_of_a_cache():
+    before = parse(MATMUL)
+    once, first = cache_read(before, "C", "B")
+    twice, second = cache_read(once, "C", first)
+    assert second == "B_global_global"
+    assert "B_global_global[k, j] = B_global[k, j]" in show(twice)
+    assert_same(before, twice)
+
+
+def test_cache_read_of_a_scalar():
+    before = parse("""
+function scale(S: float32[1], A: float32[n], out C: float32[n])
+  for C.i in 0 .. n
+    block C
+      spatial i: n = C.i
+      C[i] = A[i] * S[0]
+""")
+    after, _ = cache_read(before, "C", "S")
+    after, _ = cache_read(after, "C", "A")
+    assert "spatial ax0: 1 = S_global.ax0" in show(after)
+    assert "alloc A_global: float32[n]" in show(after)
+    for n in (0, 1, 5):
+        assert_same(before, after, n=n)
+
+
+def test_cache_write_copies_after_the_nest():
+    before = parse(MATMUL)
+    after, block = cache_write(before, "C")
+    assert block == "C_global"
+    assert show(after) == """\
+function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
+  alloc C_global: float32[4, 5]
+  for C.i in 0 .. 4
+    for C.j in 0 .. 5
+      for C.k in 0 .. 6
+        block C
+          spatial i: 4 = C.i
+          spatial j: 5 = C.j
+          reduce k: 6 = C.k
+          init
+            C_global[i, j] = float32(0.0)
+          C_global[i, j] = C_global[i, j] + A[i, k] * B[k, j]
+  for C_global.i in 0 .. 4
+    for C_global.j in 0 .. 5
+      block C_global
+        spatial i: 4 = C_global.i
+        spatial j: 5 = C_global.j
+        C[i, j] = C_global[i, j]"""
+    assert_same(before, after)
+
+
+def test_cache_write_of_an_internal_buffer():
+    before = parse(TWO)
+    after, block = cache_write(before, "B", "local")
+    assert block == "B_local"
+    assert "B[i] = B_local[i]" in show(after)
+    assert_same(before, after)
+
+
+def test_cache_write_takes_the_block_that_initialises_along():
+    before = parse("""
+function total(A: float32[4, 6], out C: float32[4])
+  for C.i in 0 .. 4
+    block C_init
+      spatial i: 4 = C.i
+      C[i] = float32(0.0)
+    for C.k in 0 .. 6
+      block C
+        spatial i: 4 = C.i
+        reduce k: 6 = C.k
+        C[i] = C[i] + A[i, k]
+""")
+    after, _ = cache_write(before, "C")
+    assert "C_global[i] = float32(0.0)" in show(after)
+    assert_same(before, after)
+
+
+def refusal(step, text: str, *args) -> str:
+    with pytest.raises(ScheduleError) as caught:
+        step(parse(text), *args)
+    return str(caught.value)
+
+
+def test_cache_read_refuses():
+    assert refusal(cache_read, MATMUL, "C", "D") == (
+        "cache_read(block 'C', buffer 'D'): the block does not read that; it reads 'C', 'A', 'B'"
+    )
+    assert refusal(cache_read, MATMUL, "C", 3) == (
+        "cache_read(block 'C', buffer 3): the block does not read that; it reads 'C', 'A', 'B'"
+    )
+    assert refusal(cache_read, MATMUL, "C", "C") == (
+        "cache_read(block 'C', buffer 'C'): the block writes 'C' itself; use cache_write"
+    )
+    shared = """
+function shared(A: float32[4], out C: float32[4])
+  alloc P: float32[4]
+  for i in 0 .. 4
+    block P
+      spatial i: 4 = i
+      P[i] = A[i] + float32(1.0)
+    block C
+      spatial i: 4 = i
+      C[i] = P[i]
+"""
+    assert refusal(cache_read, shared, "C", "P") == (
+        "cache_read(block 'C', buffer 'P'): 'P', in the same nest of loops, writes it; "
+        "cache it before moving that block there"
+    )
+    gaps = """
+function gaps(A: float32[6], out C: float32[6])
+  alloc P: float32[2, 4]
+  for P.i in 0 .. 6
+    block P
+      spatial i: 6 = P.i
+      P[i // 4, i % 4] = A[i]
+  for C.i in 0 .. 6
+    block C
+      spatial i: 6 = C.i
+      C[i] = P[i // 4, i % 4]
+"""
+    assert refusal(cache_read, gaps, "C", "P") == (
+        "cache_read(block 'C', buffer 'P'): its layout may have gaps that nothing writes; "
+        "cache it before changing its layout"
+    )
+
+
+def test_cache_write_refuses():
+    assert refusal(cache_write, "function f(A: float32[2])\n  block N\n    evaluate exp(float32(1.0))\n", "N") == (
+        "cache_write(block 'N'): the block must write one buffer, it writes none"
+    )
+    updates = """
+function update(A: float32[4], out C: float32[4])
+  for C.i in 0 .. 4
+    block C
+      spatial i: 4 = C.i
+      C[i] = C[i] + A[i]
+"""
+    assert refusal(cache_write, updates, "C") == "cache_write(block 'C'): 'C' starts from what 'C' holds already"
+    init = """
+function total(A: float32[4], out C: float32[4])
+  for C.i in 0 .. 4
+    block C_init
+      spatial i: 4 = C.i
+      C[i] = float32(0.0)
+    block C
+      spatial i: 4 = C.i
+      C[i] = C[i] + A[i]
+"""
+    assert refusal(cache_write, init, "C_init") == "cache_write(block 'C_init'): 'C' writes 'C' after it"
+    near = TWO.replace("  for C.i in 0 .. 8\n    block C\n      spatial i: 8 = C.i", "    block C\n      spatial i: 8 = B.i")
+    near = near.replace("B[i] * B[7 - i]", "B[i]")
+    assert refusal(cache_write, near, "B") == (
+        "cache_write(block 'B'): 'C' reads 'B' before the nest of loops ends, where the copy would be made"
+    )
