@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.ir.expr import Expr, FloorDiv, Mod, Var, index, is_const, logical_and, minimum
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import (
-    Alloc, Annotations, Block, BlockIter, For, If, LoopKind, Seq, Stmt, annotate, seq,
+    Alloc, Annotations, Block, BlockIter, For, If, LoopKind, Seq, Stmt, annotate,
 )  # fmt: skip
 from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, uses
 from tensorc.schedule.legality import (
@@ -254,7 +255,7 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     nodes: list[For] = [place.node for place in places]
     for place in places:
         _check_plain_loop(f"fuse(loop {place.node.var.name!r})", place)
-    for outer, inner in zip(nodes, nodes[1:]):
+    for outer, inner in pairwise(nodes):
         if outer.body is not inner:
             message = f"{inner.var.name!r} is not the only child of {outer.var.name!r}"
             refuse(function, f"{step}: {message}", inner.var.name)

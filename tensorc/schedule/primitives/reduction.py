@@ -29,7 +29,6 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
     ScheduleError where a requirement is not met.
     """
     place = find_block(function, block)
-    node: Block = place.node
     at = find_loop(function, loop).node
     step = f"decompose_reduction(block {block!r}, loop {loop!r})"
     inner = _loops_from(step, place, at)

@@ -1,0 +1,223 @@
+"""What parallel, vectorize and reorder may assume of nests with several blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.errors import ScheduleError
+from tensorc.ir.parser import parse
+from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
+from tensorc.schedule.primitives.reduction import decompose_reduction
+from tests.schedule.same import assert_same
+from tests.schedule.test_loops import matmul
+
+# A producer that each iteration of y makes for itself: rows y .. y + 2.
+STENCIL = """
+function stencil(A: float32[8, 6], out C: float32[6, 6])
+  alloc P: float32[8, 6]
+  for y in 0 .. 6
+    for P.i in 0 .. 3
+      for P.j in 0 .. 6
+        block P
+          spatial i: 8 = y + P.i
+          spatial j: 6 = P.j
+          P[i, j] = A[i, j] * float32(2.0)
+    for x in 0 .. 6
+      block C
+        spatial i: 6 = y
+        spatial j: 6 = x
+        C[i, j] = P[i, j] + P[i + 1, j] + P[i + 2, j]
+"""
+
+# A producer that relies on rows which earlier iterations made.
+SLIDING = STENCIL.replace("in 0 .. 3", "in 0 .. 1").replace("= y + P.i", "= y").replace(
+    "P[i, j] + P[i + 1, j] + P[i + 2, j]", "P[i, j] + P[max(i - 1, 0), j]"
+)
+
+
+def nest(text: str):
+    return parse(text.strip())
+
+
+def test_a_private_producer_runs_in_parallel():
+    assert_same(nest(STENCIL), parallel(nest(STENCIL), "y"))
+
+
+def test_a_producer_inside_lanes():
+    assert_same(nest(STENCIL), vectorize(nest(STENCIL), "y"))
+
+
+def test_values_of_other_iterations_are_not_parallel():
+    with pytest.raises(ScheduleError) as caught:
+        parallel(nest(SLIDING), "y")
+    assert str(caught.value) == (
+        "parallel(loop 'y'): iterations of the loop may touch the same elements of buffer 'P', "
+        "which block 'P' writes"
+    )
+
+
+def test_a_producer_that_is_used_elsewhere_too_is_not_private():
+    text = STENCIL.replace("out C", "out P: float32[8, 6], out C").replace("  alloc P: float32[8, 6]\n", "")
+    with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'P'"):
+        parallel(nest(text), "y")
+
+
+def test_holes_do_not_cover():
+    text = STENCIL.replace("= y + P.i", "= y + P.i * 2").replace("8, 6]", "12, 6]").replace(
+        "spatial i: 8", "spatial i: 12"
+    )
+    with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'P'"):
+        parallel(nest(text), "y")
+
+
+ROWS = """
+function rows(A: float32[8, 6], out C: float32[8, 6])
+  alloc P: float32[8, 6]
+  for i in 0 .. 8
+    for t in 0 .. 2
+      for P.j in 0 .. 6
+        block P
+          spatial i: 8 = i
+          spatial j: 6 = P.j
+          P[i, j] = A[i, j] * float32(2.0)
+      for x in 0 .. 3
+        block C
+          spatial i: 8 = i
+          spatial j: 6 = t * 3 + x
+          C[i, j] = P[i, j]
+"""
+
+
+def test_loops_around_a_producer_and_its_consumer_reorder():
+    assert_same(nest(ROWS), reorder(nest(ROWS), ("t", "i")))
+    assert_same(nest(ROWS), parallel(nest(ROWS), "i"))
+    assert_same(nest(ROWS), parallel(nest(ROWS), "t"))
+
+
+def test_but_not_if_an_iteration_reads_what_another_wrote():
+    text = ROWS.replace("P[i, j] = A", "P[i, j] = A").replace(
+        "spatial j: 6 = P.j\n", "spatial j: 6 = P.j\n          where t == 0\n"
+    )
+    with pytest.raises(ScheduleError) as caught:
+        reorder(nest(text), ("t", "i"))
+    assert str(caught.value) == (
+        "reorder(loops 't', 'i'): the blocks 'C', 'P' share buffer 'P', and an iteration may read "
+        "what another one wrote"
+    )
+
+
+def test_the_tail_of_a_split_does_not_hide_that_reads_are_covered():
+    function, _ = split(nest(ROWS), "i", (None, 3))
+    assert_same(nest(ROWS), parallel(function, "i.0"))
+    assert_same(nest(ROWS), reorder(function, ("t", "i.0", "i.1")))
+
+
+def test_a_reduce_loop_does_not_move_where_other_blocks_run_too():
+    function, (k0, _) = split(matmul(), "C.k", (None, 4))
+    function = reorder(function, (k0, "C.i", "C.j"))
+    function, _ = decompose_reduction(function, "C", "C.j")
+    with pytest.raises(ScheduleError) as caught:
+        reorder(function, ("C.i", k0))
+    assert str(caught.value) == (
+        "reorder(loops 'C.i', 'C.k.0'): loop 'C.k.0' reduces in block 'C', and other blocks run in "
+        "the same iterations"
+    )
+
+
+SCAN = """
+function scan(A: float32[8, 6], out X: float32[8, 6])
+  for t in 0 .. 8
+    for j in 0 .. 6
+      block X
+        ordered t: 8 = t
+        spatial j: 6 = j
+        X[t, j] = if_then_else(t > 0, X[max(t - 1, 0), j], float32(0.0)) + A[t, j]
+"""
+
+
+def test_ordered_iterators_keep_their_order():
+    with pytest.raises(ScheduleError) as caught:
+        reorder(nest(SCAN), ("j", "t"))
+    assert str(caught.value) == (
+        "reorder(loops 'j', 't'): loop 't' runs block 'X' in order; it must stay where it is "
+        "relative to 'j'"
+    )
+    with pytest.raises(ScheduleError, match="iterator 't' of block 'X', which is ordered"):
+        parallel(nest(SCAN), "t")
+    assert_same(nest(SCAN), parallel(nest(SCAN), "j"))
+
+
+def test_a_scan_that_looks_aside_is_not_parallel():
+    text = SCAN.replace("X[max(t - 1, 0), j]", "X[max(t - 1, 0), max(j - 1, 0)]")
+    with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'X'"):
+        parallel(nest(text), "j")
+
+
+@pytest.mark.parametrize("factor", [2, 5, 7])
+def test_fused_spatial_loops_are_parallel(factor):
+    function, name = fuse(matmul(), ("C.i", "C.j"))
+    assert_same(matmul(), parallel(function, name))
+    function, (outer, inner) = split(function, name, (None, factor))
+    assert_same(matmul(), parallel(function, outer))
+    assert_same(matmul(), vectorize(function, inner))
+
+
+def test_fused_tiles_are_parallel_with_their_init():
+    function, (i0, i1) = split(matmul(), "C.i", (None, 4))
+    function, (j0, j1) = split(function, "C.j", (None, 4))
+    function = reorder(function, (i0, j0, "C.k", i1, j1))
+    function, name = fuse(function, (i0, j0))
+    function, _ = decompose_reduction(function, "C", "C.k")
+    assert_same(matmul(), parallel(function, name))
+
+
+OVERLAP = """
+function overlap(A: float32[6, 3], out C: float32[6])
+  for t in 0 .. 3
+    for C.i in 0 .. 4
+      for C.k in 0 .. 3
+        block C
+          spatial i: 6 = t + C.i
+          reduce k: 3 = C.k
+          init
+            C[i] = float32(0.0)
+          C[i] = C[i] + A[i, k]
+"""
+
+
+def test_a_sum_that_is_made_twice_is_not_parallel():
+    with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'C'"):
+        parallel(nest(OVERLAP), "t")
+    with pytest.raises(ScheduleError, match="init of block 'C' may not run first"):
+        reorder(nest(OVERLAP), ("C.k", "t"))
+
+
+def test_but_a_copy_that_is_made_twice_is():
+    text = OVERLAP.replace("          reduce k: 3 = C.k\n          init\n            C[i] = float32(0.0)\n", "")
+    text = text.replace("C[i] + A[i, k]", "A[i, 0]")
+    assert_same(nest(text), parallel(nest(text), "t"))
+
+
+@pytest.mark.parametrize(
+    "value, is_legal",
+    [
+        ("C[i] + A[i, k]", True),
+        ("A[i, k] * C[i]", True),
+        ("min(C[i], A[i, k])", True),
+        ("max(A[i, k], C[i])", True),
+        ("C[i] - A[i, k]", False),
+        ("C[i] + C[i]", False),
+        ("select(A[i, k] > C[i], A[i, k], C[i])", False),
+    ],
+)
+def test_which_reductions_lanes_can_do(value, is_legal):
+    text = OVERLAP.replace("C[i] + A[i, k]", value)
+    if is_legal:
+        vectorize(nest(text), "C.k")
+        return
+    with pytest.raises(ScheduleError) as caught:
+        vectorize(nest(text), "C.k")
+    assert str(caught.value) == (
+        "vectorize(loop 'C.k'): it reduces, and block 'C' is no sum, product, minimum, maximum, "
+        "all or any"
+    )

@@ -1,0 +1,176 @@
+"""decompose_reduction: the init becomes a block of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.errors import ScheduleError
+from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
+from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
+from tensorc.schedule.primitives.reduction import decompose_reduction
+from tests.schedule.same import assert_same
+from tests.schedule.test_loops import body, copy, lines, matmul, refused
+
+
+def test_before_the_reduce_loop():
+    function, name = decompose_reduction(matmul(), "C", "C.k")
+    assert name == "C_init"
+    assert body(function) == lines("""
+for C.i in 0 .. 8
+  for C.j in 0 .. 6
+    block C_init
+      spatial i: 8 = C.i
+      spatial j: 6 = C.j
+      C[i, j] = float32(0.0)
+    for C.k in 0 .. 12
+      block C
+        spatial i: 8 = C.i
+        spatial j: 6 = C.j
+        reduce k: 12 = C.k
+        C[i, j] = C[i, j] + A[i, k] * B[k, j]
+""")
+    assert_same(matmul(), function)
+
+
+@pytest.mark.parametrize("loop", ["C.i", "C.j", "C.k"])
+def test_before_any_loop(loop):
+    function, _ = decompose_reduction(matmul(), "C", loop)
+    assert_same(matmul(), function)
+
+
+def tiled():
+    function, (i0, i1) = split(matmul(), "C.i", (None, 3))
+    function, (j0, j1) = split(function, "C.j", (None, 4))
+    function, (k0, k1) = split(function, "C.k", (None, 5))
+    return reorder(function, (i0, k0, j0, k1, i1, j1)), (i0, k0, j0, k1, i1, j1)
+
+
+def test_loops_are_copied_with_their_kinds_and_names():
+    function, (_, _, _, k1, i1, j1) = tiled()
+    function = vectorize(unroll(function, i1), j1)
+    function, _ = decompose_reduction(function, "C", k1)
+    text = show(function)
+    assert "for C_init.i.1 in 0 .. 3 unrolled" in text
+    assert "for C_init.j.1 in 0 .. 4 vectorized" in text
+    assert_same(matmul(), function)
+
+
+def test_below_a_reduce_loop_it_runs_only_in_the_first_iteration():
+    function, (_, _, _, k1, _, _) = tiled()
+    function, _ = decompose_reduction(function, "C", k1)
+    init = show(function).split("block C_init")[1].split("C[")[0]
+    assert "C.k.0 == 0" in init
+    assert_same(matmul(), function)
+
+
+@pytest.mark.parametrize("position", range(6))
+def test_before_any_loop_of_a_tiled_nest(position):
+    function, loops = tiled()
+    function, _ = decompose_reduction(function, "C", loops[position])
+    assert_same(matmul(), function)
+
+
+def test_with_fused_reduce_and_spatial_loops():
+    function, x = fuse(matmul(), ("C.j", "C.k"))
+    after, _ = decompose_reduction(function, "C", x)
+    assert_same(matmul(), after)
+    function, (x0, x1) = split(function, x, (None, 5))
+    for loop in (x0, x1):
+        after, _ = decompose_reduction(function, "C", loop)
+        assert_same(matmul(), after)
+
+
+def test_decomposed_reductions_reorder_freely():
+    function, x = fuse(matmul(), ("C.j", "C.k"))
+    function, (x0, x1) = split(function, x, (None, 5))
+    function, _ = decompose_reduction(function, "C", "C.i")
+    assert_same(matmul(), reorder(function, (x1, "C.i", x0)))
+
+
+def test_vectorized_reductions_in_both_orders():
+    function, (_, k1) = split(matmul(), "C.k", (None, 4))
+    first, _ = decompose_reduction(vectorize(function, k1), "C", "C.k.0")
+    second, _ = decompose_reduction(function, "C", "C.k.0")
+    second = vectorize(second, k1)
+    assert show(first) == show(second)
+    assert_same(matmul(), first)
+
+
+def test_the_init_runs_in_parallel_with_its_loop():
+    function, _ = decompose_reduction(matmul(), "C", "C.k")
+    assert_same(matmul(), parallel(function, "C.i"))
+    assert_same(matmul(), parallel(function, "C.j"))
+
+
+def test_refusals():
+    function, _ = decompose_reduction(matmul(), "C", "C.k")
+    assert refused(decompose_reduction, function, "C", "C.k") == (
+        "decompose_reduction(block 'C', loop 'C.k'): the block has no init: it reduces nothing, or "
+        "was decomposed"
+    )
+    assert refused(decompose_reduction, copy(), "C", "C.j").endswith(
+        "the block has no init: it reduces nothing, or was decomposed"
+    )
+    assert refused(decompose_reduction, matmul(), "D", "C.k") == (
+        "no block is named 'D'; there are C"
+    )
+
+
+OTHER = """
+function f(A: float32[4, 3], out C: float32[4], out D: float32[4])
+  for D.i in 0 .. 4
+    block D
+      spatial i: 4 = D.i
+      D[i] = A[i, 0]
+  for C.i in 0 .. 4
+    for C.k in 0 .. 3
+      block C
+        spatial i: 4 = C.i
+        reduce k: 3 = C.k
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + A[i, k]
+"""
+
+# Each iteration of t makes C[t .. t + 2] anew: made zero before the loop over t, it would be added to three times.
+AGAIN = """
+function f(A: float32[6, 3], out D: float32[4])
+  alloc C: float32[6]
+  for t in 0 .. 4
+    for C.i in 0 .. 3
+      for C.k in 0 .. 3
+        block C
+          spatial i: 6 = t + C.i
+          reduce k: 3 = C.k
+          init
+            C[i] = float32(0.0)
+          C[i] = C[i] + A[i, k]
+    block D
+      spatial i: 4 = t
+      D[i] = C[i] + C[i + 2]
+"""
+
+
+def test_the_loop_must_be_around_the_block():
+    assert refused(decompose_reduction, parse(OTHER.strip()), "C", "D.i") == (
+        "decompose_reduction(block 'C', loop 'D.i'): the loop is not around the block"
+    )
+
+
+def test_points_that_are_met_again_are_made_zero_again():
+    function = parse(AGAIN.strip())
+    assert refused(decompose_reduction, function, "C", "t") == (
+        "decompose_reduction(block 'C', loop 't'): the loops from there inward may meet a point of "
+        "the block twice"
+    )
+    after, _ = decompose_reduction(function, "C", "C.i")
+    assert_same(function, after)
+
+
+def test_not_inside_lanes_that_reduce():
+    function, (k0, _) = split(matmul(), "C.k", (None, 4))
+    function = reorder(function, (k0, "C.i", "C.j"))
+    function = vectorize(function, k0)
+    with pytest.raises(ScheduleError, match="lies in the vectorized reduce loop 'C.k.0'"):
+        decompose_reduction(function, "C", "C.i")
