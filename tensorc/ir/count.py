@@ -74,7 +74,7 @@ def _extent(function: Function, extent: Expr) -> int:
         raise UnsupportedError(
             f"count of function {function.name!r}: an extent is not constant; only constants count"
         )
-    return max(extent.value, 0)
+    return max(int(extent.value), 0)
 
 
 def _operations(function: Function, stmt: Stmt) -> int:

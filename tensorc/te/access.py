@@ -37,6 +37,8 @@ def check_accesses(stage: Tensor) -> None:
     Raises ExpressionError for the first access that is not proved to stay in its buffer under the
     conditions of the if_then_else around it, UnsupportedError for an index that is loaded.
     """
+    if stage.body is None:
+        return
     axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
         return  # nothing is ever read

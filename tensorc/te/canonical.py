@@ -20,7 +20,7 @@ def canonical_text(tensors: Sequence[Tensor] | Tensor) -> str:
     """
     arguments = check_arguments(tensors)
     order = in_order(arguments)
-    numbers = {tensor.buffer: number for number, tensor in enumerate(order)}
+    numbers: dict[Buffer, int] = {tensor.buffer: number for number, tensor in enumerate(order)}
     listed = " ".join([str(numbers[tensor.buffer]) for tensor in arguments])
     scalars: dict[Var, str] = {}
     texts = [_Text(tensor, numbers, scalars).text for tensor in order]

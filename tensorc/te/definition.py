@@ -195,7 +195,8 @@ class _Splitter:
 
     def stage(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Tensor:
         """The tensor `name` over `axes`; a body that is a reduction becomes the stage's own."""
-        reducer, reduced = None, ()
+        reducer: str | None = None
+        reduced: tuple[Axis, ...] = ()
         if type(body) is Reduce and not _is_narrow(body):
             reducer, reduced, body = body.reducer, body.axes, body.value
         variables = _plain_variables((*axes, *reduced))
@@ -221,8 +222,8 @@ class _Splitter:
 
     def lift(
         self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]
-    ) -> Expr:
-        """The element of a stage that holds the reduction, over the axes that it reads."""
+    ) -> tuple[Tensor, tuple[Axis, ...]]:
+        """The stage that holds a reduction, and the axes in scope that it is over."""
         guards = _useful(guards, reduce)
         key = (reduce, guards)
         if key not in self.lifted:
@@ -235,8 +236,7 @@ class _Splitter:
             free = _free_axes(inner)
             axes = tuple([axis for axis in scope if axis in free])
             self.lifted[key] = (self.stage(f"{name}_{reduce.reducer}", axes, inner), axes)
-        stage, axes = self.lifted[key]
-        return Load(stage.buffer, tuple([scope[axis] for axis in axes]))
+        return self.lifted[key]
 
 
 class _Converter:
@@ -303,8 +303,9 @@ class _Converter:
         narrow = reduce.dtype if _is_narrow(reduce) else None
         if narrow is not None:
             reduce = Reduce(reduce.reducer, _widen(reduce.value), reduce.axes)
-        element = self.splitter.lift(self.name, reduce, guards, self.scope)
-        self.inputs[element.buffer.tensor] = None
+        stage, axes = self.splitter.lift(self.name, reduce, guards, self.scope)
+        self.inputs[stage] = None
+        element = Load(stage.buffer, tuple([self.scope[axis] for axis in axes]))
         return element if narrow is None else Cast(element, narrow)
 
     def _note(self, load: Load) -> None:

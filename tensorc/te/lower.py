@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, seq
+from tensorc.ir.stmt import Block, BlockIter, For, IterKind, Stmt, Store, seq
 from tensorc.ir.walk import children, rebuild, variables
 from tensorc.te.access import check_accesses
 from tensorc.te.graph import check_arguments, in_order
@@ -95,30 +95,35 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
 
 
 def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> Stmt:
+    """The loops over the stage's axes, around its block."""
     buffer = buffers[stage]
-    value = _with_buffers(stage.body, buffers, {})
-    init = None
-    reduce_axes = tuple(zip(stage.reduce_axes, stage.reduce_extents))
-    if stage.reducer is not None:
-        neutral = identity(stage.reducer, stage.dtype)
-        if any(type(extent) is Const and extent.value == 0 for _, extent in reduce_axes):
-            value, reduce_axes = (
-                neutral,
-                (),
-            )  # no term: without an instance of the block nothing would be written
-        else:
-            init = Store(buffer, stage.axes, neutral)
-            value = COMBINE[stage.reducer](Load(buffer, stage.axes), value)
-    body: Stmt = Store(buffer, stage.axes, value)
-    iters = []
-    axes = [(var, extent, "spatial") for var, extent in zip(stage.axes, buffer.shape)]
-    for var, extent, kind in (*axes, *[(var, extent, "reduce") for var, extent in reduce_axes]):
+    init, value, reduce_axes = _computation(stage, buffers)
+    iters: list[BlockIter] = []
+    for var, extent in (*zip(stage.axes, buffer.shape), *reduce_axes):
         loop = Var(_unique(f"{buffer.name}.{var.name}", taken))
+        kind: IterKind = "spatial" if len(iters) < len(stage.axes) else "reduce"
         iters.append(BlockIter(var, extent, kind, loop))
+    body: Stmt = Store(buffer, stage.axes, value)
     body = Block(buffer.name, tuple(iters), _TRUE, init, body)
     for it in reversed(iters):
         body = For(it.binding, _ZERO, it.extent, "serial", body)
     return body
+
+
+def _computation(
+    stage: Tensor, buffers: Mapping[Tensor, Buffer]
+) -> tuple[Store | None, Expr, tuple[tuple[Var, Expr], ...]]:
+    """What the block stores at first, what it stores in each instance, and the axes it reduces."""
+    if stage.reducer is None:
+        return None, _with_buffers(stage.body, buffers, {}), ()
+    neutral = identity(stage.reducer, stage.dtype)
+    if any(is_const(extent, 0) for extent in stage.reduce_extents):
+        return None, neutral, ()  # no term: the loops would never reach the block to write anything
+    buffer = buffers[stage]
+    term = _with_buffers(stage.body, buffers, {})
+    value = COMBINE[stage.reducer](Load(buffer, stage.axes), term)
+    axes = tuple(zip(stage.reduce_axes, stage.reduce_extents))
+    return Store(buffer, stage.axes, neutral), value, axes
 
 
 def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, Expr]) -> Expr:
@@ -129,10 +134,9 @@ def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, 
     new = done.get(id(expr))
     if new is None:
         operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])
-        new = (
-            Load(buffers[expr.buffer.tensor], operands)
-            if type(expr) is Load
-            else rebuild(expr, operands)
-        )
+        if type(expr) is Load:
+            new = Load(buffers[expr.buffer.tensor], operands)
+        else:
+            new = rebuild(expr, operands)
         done[id(expr)] = new
     return new

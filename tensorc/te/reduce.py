@@ -51,7 +51,7 @@ def reduce_axis(extent, name: str | None = None) -> Axis:
     for an extent that is negative or no integer.
     """
     is_named = name is not None
-    name = check_name("reduce_axis", name) if is_named else "k"
+    name = "k" if name is None else check_name("reduce_axis", name)
     start = 0
     if isinstance(extent, (tuple, list)):
         start, extent = _from_range(name, extent)
@@ -59,24 +59,29 @@ def reduce_axis(extent, name: str | None = None) -> Axis:
 
 
 def _from_range(name: str, pair) -> tuple[int, int | Expr]:
+    """The start and the extent of the range (lo, hi)."""
     what = f"reduce_axis {name!r}"
     if len(pair) != 2:
         raise ExpressionError(f"{what}: a range has two ends, (lo, hi), not {len(pair)}")
-    lo, hi = [e.value if type(e) is Const else e for e in pair]
-    if isinstance(lo, bool) or not hasattr(lo, "__index__"):
-        raise ExpressionError(
-            f"{what}: the lower end of ({lo!r}, {hi!r}) is not an integer constant"
-        )
-    lo = lo.__index__()
-    if not int64.min <= lo <= int64.max:
-        raise ExpressionError(f"{what}: the lower end {lo} does not fit int64")
-    if isinstance(hi, Expr):
-        return lo, sub(hi, lo)
-    if isinstance(hi, bool) or not hasattr(hi, "__index__"):
-        raise ExpressionError(f"{what}: the upper end of ({lo!r}, {hi!r}) is not an integer")
-    if hi.__index__() < lo:
+    lo = _end(what, "lower", pair[0])
+    if isinstance(pair[1], Expr) and type(pair[1]) is not Const:
+        return lo, sub(pair[1], lo)
+    hi = _end(what, "upper", pair[1])
+    if hi < lo:
         raise ExpressionError(f"{what}: the range ({lo}, {hi}) ends before it starts")
-    return lo, hi.__index__() - lo
+    return lo, hi - lo
+
+
+def _end(what: str, which: str, value) -> int:
+    value = value.value if type(value) is Const else value
+    if isinstance(value, Expr):
+        raise ExpressionError(f"{what}: the {which} end is an expression, not an integer constant")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ExpressionError(f"{what}: the {which} end {value!r} is not an integer")
+    value = value.__index__()
+    if not int64.min <= value <= int64.max:
+        raise ExpressionError(f"{what}: the {which} end {value} does not fit int64")
+    return value
 
 
 def sum(expr, axis=None) -> Reduce:

@@ -39,10 +39,7 @@ class TensorBuffer(Buffer):
     """The buffer of a tensor, by which a load finds it; lowering puts a plain one in its place."""
 
     __slots__ = ("tensor",)
-
-    def with_(self, **changes) -> Buffer:
-        fields = {name: getattr(self, name) for name in Buffer.__slots__}
-        return Buffer(**{**fields, **changes})
+    tensor: Tensor
 
 
 class Tensor:
@@ -108,7 +105,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[int | Expr, ...]:
         """The extents: ints where they are constant."""
-        return tuple([e.value if type(e) is Const else e for e in self.buffer.shape])
+        return tuple([int(e.value) if type(e) is Const else e for e in self.buffer.shape])
 
     @property
     def is_placeholder(self) -> bool:
@@ -206,7 +203,7 @@ def check_bytes(what: str, shape: tuple[Expr, ...], dtype: DType) -> None:
     """An int64 must be able to count the bytes of a tensor."""
     size = dtype.bytes
     for extent in shape:
-        size *= extent.value if type(extent) is Const else 1
+        size *= int(extent.value) if type(extent) is Const else 1
     if size > int64.max:
         raise ExpressionError(
             f"{what}: it takes {size} bytes, more than int64 can count ({int64.max})"

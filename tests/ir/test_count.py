@@ -12,7 +12,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import For, Store
 
 A = te.placeholder((4, 8), name="A")
-I = te.placeholder((8,), "int32", name="I")
+N = te.placeholder((8,), "int32", name="N")
 
 
 def work(function, shape=(4,), inputs=(A,)) -> tuple[int, int]:
@@ -29,7 +29,7 @@ def test_a_matrix_product_is_two_operations_a_term():
 def test_every_reducer_combines_with_one_operation():
     k = te.reduce_axis(8)
     for reducer in (te.sum, te.prod, te.min, te.max):
-        assert work(lambda i: reducer(A[i, k], axis=k))[0] == 32
+        assert work(lambda i, reducer=reducer: reducer(A[i, k], axis=k))[0] == 32
 
 
 def test_what_counts_and_what_does_not():
@@ -38,7 +38,7 @@ def test_what_counts_and_what_does_not():
     assert work(lambda i: te.cast(i * 3 + 1, "float32") + A[i, 0])[0] == 4
     assert work(lambda i: te.select(A[i, 0] > A[i, 1], A[i, 0], 0.0))[0] == 0
     assert work(lambda i: te.select(A[i, 0] + 1 > 0, A[i, 0] * 2, A[i, 0] * 3))[0] == 12
-    assert work(lambda i: te.minimum(A[i, 0], te.cast(I[i] & 3, "float32")), (4,), (A, I))[0] == 8
+    assert work(lambda i: te.minimum(A[i, 0], te.cast(N[i] & 3, "float32")), (4,), (A, N))[0] == 8
     assert work(lambda i: i * 2 + 1)[0] == 0
 
 

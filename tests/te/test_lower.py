@@ -127,7 +127,7 @@ def test_an_identity_for_every_reducer_and_dtype():
     for (reducer, dtype), identity in expected.items():
         A = te.placeholder((4,), dtype, name="A")
         k = te.reduce_axis(4, name="k")
-        B = te.compute((), lambda: getattr(te, reducer)(A[k], axis=k), name="B")
+        B = te.compute((), lambda A=A, k=k, name=reducer: getattr(te, name)(A[k], axis=k), name="B")
         assert f"B[] = {identity}\n" in show(lower(A, B))
 
 
@@ -166,10 +166,10 @@ def test_a_padded_convolution():
 
 def test_a_softmax_in_one_definition():
     A = te.placeholder((3, 6), name="A")
-    k, l = te.reduce_axis(6, name="k"), te.reduce_axis(6, name="l")
+    k, m = te.reduce_axis(6, name="k"), te.reduce_axis(6, name="l")
 
     def exp(i, j):
-        return te.exp(A[i, j] - te.max(A[i, l], axis=l))
+        return te.exp(A[i, j] - te.max(A[i, m], axis=m))
 
     S = te.compute((3, 6), lambda i, j: exp(i, j) / te.sum(exp(i, k), axis=k), name="S")
     function = lower(A, S)
@@ -192,16 +192,16 @@ def test_a_maximum_over_windows():
 
 def test_two_reductions_in_one_body():
     A = te.placeholder((4, 8), name="A")
-    k, l = te.reduce_axis(8, name="k"), te.reduce_axis(8, name="l")
-    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k) * 2 - te.min(A[i, l], axis=l), name="B")
+    k, m = te.reduce_axis(8, name="k"), te.reduce_axis(8, name="l")
+    B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k) * 2 - te.min(A[i, m], axis=m), name="B")
     a = small(4, 8)
     np.testing.assert_array_equal(run([A, B], a), a.sum(1) * 2 - a.min(1))
 
 
 def test_two_reductions_of_one_kind_have_two_names():
     A = te.placeholder((4, 8), name="A")
-    k, l = te.reduce_axis(8, name="k"), te.reduce_axis(4, name="l")
-    B = te.compute((4, 8), lambda i, j: te.sum(A[i, k], axis=k) + te.sum(A[l, j], axis=l), name="B")
+    k, m = te.reduce_axis(8, name="k"), te.reduce_axis(4, name="l")
+    B = te.compute((4, 8), lambda i, j: te.sum(A[i, k], axis=k) + te.sum(A[m, j], axis=m), name="B")
     function = lower(A, B)
     assert [buffer.name for buffer in function.allocs] == ["B_sum", "B_sum_1"]
     a = small(4, 8)
@@ -389,35 +389,38 @@ def test_symbolic_accesses_that_are_not_proved():
 
 
 def test_indices_that_are_loaded():
-    I = te.placeholder((100,), "int64", name="I")
+    at = te.placeholder((100,), "int64", name="at")
     message = (
-        "compute 'B': access A[I[i]] has an index that is loaded from data, which is not "
+        "compute 'B': access A[at[i]] has an index that is loaded from data, which is not "
         "supported; index by iterators"
     )
     with refused(message, UnsupportedError):
-        te.lower([A, I, te.compute((100,), lambda i: A[I[i]], name="B")])
+        te.lower([A, at, te.compute((100,), lambda i: A[at[i]], name="B")])
+
+
+def random_access(source: te.Tensor) -> te.Tensor:
+    """An affine access over a divisor, under a guard, with random numbers."""
+    scale, offset = RANDOM.integers([-3, -4], [4, 12]).tolist()
+    lo, hi, divisor = RANDOM.integers([0, 0, 1], [8, 9, 4]).tolist()
+
+    def function(i):
+        inside = te.all(i >= lo, i * divisor < hi)
+        return te.if_then_else(inside, source[(i * scale + offset) // divisor], 0.0)
+
+    return te.compute((8,), function, name="B")
 
 
 def test_every_access_that_is_accepted_is_inside():
-    """Random affine accesses under random guards: what is proved, the interpreter finds inside."""
+    """What is proved, the interpreter finds inside."""
     accepted = 0
-    V = te.placeholder((10,), name="V")
+    source = te.placeholder((10,), name="V")
     for _ in range(150):
-        scale, offset, lo, hi, divisor = RANDOM.integers(
-            [-3, -4, 0, 0, 1], [4, 12, 8, 9, 4]
-        ).tolist()
-
-        def function(i):
-            inside = te.all(i >= lo, i * divisor < hi)
-            return te.if_then_else(inside, V[(i * scale + offset) // divisor], 0.0)
-
-        B = te.compute((8,), function, name="B")
         try:
-            lowered = te.lower([V, B])
+            function = te.lower([source, random_access(source)])
         except ExpressionError:
             continue
         accepted += 1
-        interpret(lowered, np.zeros(10, "float32"))
+        interpret(function, np.zeros(10, "float32"))
     assert 30 < accepted < 150
 
 

@@ -14,10 +14,10 @@ from tensorc.ir.printer import show
 x = te.var("x")
 F = te.placeholder((4,), name="F")[x]
 
-UNARY = (
-    "abs ceil cos erf exp exp2 expm1 floor isfinite isinf isnan log log10 log1p log2 round sigmoid "
-    "sin sqrt tan tanh trunc"
-).split()
+UNARY = [
+    *("abs", "ceil", "cos", "erf", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan"),
+    *("log", "log10", "log1p", "log2", "round", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc"),
+]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -42,11 +42,8 @@ def test_binary_functions_call_their_intrinsic(name):
         function(x, 2)
 
 
-def test_every_scalar_intrinsic_has_a_function():
-    scalar = {name for name, intrinsic in TABLE.items() if not intrinsic.reduces}
-    known = {*UNARY, "copysign", "fmod", "pow"}
-    assert known <= scalar
-    assert set(UNARY) <= set(te.__all__)
+def test_every_scalar_intrinsic_of_the_table_has_a_function():
+    assert {*UNARY, "copysign", "fmod", "pow"} <= TABLE.keys() & set(te.__all__)
 
 
 def test_choices_and_comparisons():
