@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tensorc.arith import Domain, affine, can_prove
+from tensorc.arith import Domain, affine, can_prove, simplify
 from tensorc.ir.expr import (
     EQ, Binary, Buffer, Call, Const, Expr, Load, Ramp, Var, broadcast, index, logical_not, sub,
 )  # fmt: skip
@@ -48,7 +48,8 @@ class _Group:
     """One element a setting of `loops` that is kept in `local` while `loop` runs.
 
     `guards` are the conditions under which it is touched at all. `start` is what it begins with where the conditions
-    `fresh` hold; None: what memory holds. `reducer` is set where each lane accumulates for itself.
+    `fresh` hold, else what memory holds; `is_first` says that this was written ahead of the loop. `reducer` is set
+    where each lane accumulates for itself.
     """
 
     loop: For
@@ -62,6 +63,7 @@ class _Group:
     reducer: type[Binary] | None = None
     start: Expr | None = None
     fresh: tuple[Expr, ...] = ()
+    is_first: bool = False
     dropped: list[Store] = field(default_factory=list)
 
     def nest(self, body: Stmt, guarded: bool = True) -> Stmt:
@@ -146,6 +148,8 @@ class _Promoter:
         if not groups:
             return result
         result = seq(*[g.before() for g in groups], result, *[g.after() for g in groups])
+        if not any(g.is_first for g in groups):  # with no iteration, there is nothing to keep
+            result = make_if(simplify(loop.extent >= 1, domain), result)
         for group in reversed(groups):
             result = Alloc(group.local, result)
         return result
@@ -191,7 +195,7 @@ class _Promoter:
             return None
         local, place = self._local(buffer, inner, lanes)
         group = _Group(loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer)
-        _take_start_inside(group, sites, site)
+        _take_start_inside(group, sites, site, domain.bind(loop.var, loop.start, loop.extent))
         return group
 
     def _local(self, buffer: Buffer, inner: list[For], lanes: int) -> tuple[Buffer, tuple[Expr, ...]]:
@@ -342,7 +346,7 @@ def _moved(stmt: Stmt, groups: dict[Buffer, _Group]) -> Stmt:
     return visit(stmt)
 
 
-def _take_start_inside(group: _Group, sites: list[_Site], update: _Site) -> None:
+def _take_start_inside(group: _Group, sites: list[_Site], update: _Site, domain: Domain) -> None:
     """`if k == 0 { C[i] = 0 }` ahead of the update: accumulators start with 0."""
     site = sites[0]
     value = site.store.value
@@ -350,9 +354,10 @@ def _take_start_inside(group: _Group, sites: list[_Site], update: _Site) -> None
         return
     own = {l.var for l in group.loops}
     chain = [l for l in (group.loop, *site.loops) if l.var not in own]
+    if any(not can_prove(l.extent >= 1, domain) for l in chain[1:]):
+        return
     firsts = [EQ(l.var, l.start) for l in chain]
     rest = [c for c in site.conditions if c not in firsts and c not in group.guards]
-    rest += [some for l in chain if not can_prove(some := l.extent >= 1, Domain())]
     fresh = all(variables(c).isdisjoint({l.var for l in (group.loop, *site.loops)}) for c in rest)
     if fresh and all(first in site.conditions for first in firsts) and all(not _loads(c) for c in rest):
         group.start, group.fresh = value, tuple(rest)
@@ -369,6 +374,7 @@ def _take_start_before(group: _Group, done: list[Stmt]) -> None:
         start = _as_start(done[at], group)
         if start is not None:
             group.start, group.fresh = start
+            group.is_first = True
             del done[at]
         return
 
