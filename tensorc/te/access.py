@@ -85,8 +85,7 @@ class _Accesses:
             if any(type(e) is Load for e in walk_expr(index)):
                 raise UnsupportedError(
                     f"{self.what}: access {show(load)} has an index that is loaded from data, "
-                    "which is not supported; "
-                    "index by iterators"
+                    "which is not supported; index by iterators"
                 )
             if not _is_proved(index, extent, domain):
                 raise ExpressionError(
