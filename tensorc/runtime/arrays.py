@@ -1,7 +1,8 @@
-"""Arguments of a call: any array-like object to a NumPy array that fits the kernel, or a sentence saying why not.
+"""Arguments of a call: any array-like object to a NumPy array that fits the kernel, or a sentence
+that says why not.
 
-This is the slow, complete road of a call; the compiled wrapper takes the short one when every argument is a plain
-array that fits.
+This is the complete road of a call; the compiled wrapper takes the short one when every argument is
+a plain array that fits.
 """
 
 from __future__ import annotations
@@ -15,16 +16,106 @@ from tensorc.artifact import Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError
 
-__all__ = ["as_array", "bind_arrays", "bind_extents", "signature"]
+__all__ = ["Signature"]
 
-_CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes for memory that the CPU reads: plain, pinned, managed
+_CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes for memory that the CPU reads, pinned and managed too
 
 
-def signature(artifact: Artifact) -> str:
-    """The kernel with its parameters: `matmul(A: float32[8, 8], B: float32[8, 8], out C: float32[8, 8])`."""
-    params = [f"{'out ' * p.is_output}{p.name}: {_type_text(p)}" for p in artifact.params]
-    named = [f"{name}: int64" for name in _free_scalars(artifact)]
-    return f"{artifact.name}({', '.join([*params, *named])})"
+class _Refusal(Exception):
+    """What is wrong with one argument, without the kernel's signature."""
+
+
+class Signature:
+    """The parameters of a kernel, and the complete checks of a call's arguments against them."""
+
+    __slots__ = ("_alignments", "_dtypes", "_free", "_inputs", "artifact")
+
+    def __init__(self, artifact: Artifact):
+        self.artifact = artifact
+        self._free = _free_scalars(artifact)
+        self._inputs = sum(not param.is_output for param in artifact.params)
+        self._dtypes = tuple(dtype(param.dtype).numpy for param in artifact.params)
+        self._alignments = tuple(
+            max(param.alignment, kind.alignment)
+            for param, kind in zip(artifact.params, self._dtypes)
+        )
+
+    def __str__(self) -> str:
+        """`matmul(A: float32[8, 8], B: float32[8, 8], out C: float32[8, 8])`."""
+        params = [f"{'out ' * p.is_output}{p.name}: {_type_text(p)}" for p in self.artifact.params]
+        named = [f"{name}: int64" for name in self._free]
+        return f"{self.artifact.name}({', '.join([*params, *named])})"
+
+    def arrays(self, args: Sequence[object]) -> list[np.ndarray]:
+        """Plain arrays over the memory of the arguments, not looked at any further.
+
+        Raises ArgumentError for what is no array, and for a wrong number of arguments.
+        """
+        try:
+            given = zip(self.artifact.params, self._by_param(args))
+            chosen = [pair for pair in given if not pair[0].is_output or self._all(args)]
+            return [_as_array(value, param) for param, value in chosen]
+        except _Refusal as refusal:
+            raise ArgumentError(f"{self}: {refusal}") from None
+
+    def _all(self, args: Sequence[object]) -> bool:
+        """Whether the outputs are among the arguments."""
+        return len(args) == len(self.artifact.params)
+
+    def bind(
+        self, args: Sequence[object], named: dict[str, object]
+    ) -> tuple[list[np.ndarray | None], dict[str, int]]:
+        """(arrays in the order of the parameters, values of the scalars).
+
+        An output is None if only the inputs are given. Raises ArgumentError if anything does not
+        fit.
+        """
+        params = self.artifact.params
+        try:
+            objects = self._by_param(args)
+            values = self._named_scalars(named)
+            facts = zip(params, self._dtypes, self._alignments, objects)
+            given = self._all(args)
+            arrays = [
+                _checked(param, kind, alignment, value, values)
+                if given or not param.is_output
+                else None
+                for param, kind, alignment, value in facts
+            ]
+            for name in self.artifact.scalars:
+                if name not in values:
+                    raise _Refusal(f"{name} is determined by an output only: give the output")
+            _check_overlap(params, arrays)
+        except _Refusal as refusal:
+            raise ArgumentError(f"{self}: {refusal}") from None
+        return arrays, values
+
+    def _by_param(self, args: Sequence[object]) -> list[object]:
+        """The argument of each parameter; None for outputs if only the inputs are given."""
+        params, inputs = self.artifact.params, self._inputs
+        if len(args) == len(params):
+            return list(args)
+        if len(args) == inputs:
+            rest = iter(args)
+            return [None if p.is_output else next(rest) for p in params]
+        needed = f"{len(params)}" if inputs == len(params) else f"{inputs} or {len(params)}"
+        verb = "was" if len(args) == 1 else "were"
+        noun = "argument" if len(args) == 1 else "arguments"
+        raise _Refusal(f"{len(args)} {noun} {verb} given, {needed} needed")
+
+    def _named_scalars(self, named: dict[str, object]) -> dict[str, int]:
+        for name, value in named.items():
+            if name not in self._free:
+                known = ", ".join(["threads", *self._free])
+                raise _Refusal(f"unknown keyword {name!r}; known are {known}")
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise _Refusal(f"{name} is {value!r}, an int is needed")
+            if not -(1 << 63) <= int(value) < 1 << 63:
+                raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
+        for name in self._free:
+            if name not in named:
+                raise _Refusal(f"{name} is not given; no array determines it: pass {name}=...")
+        return {name: int(value) for name, value in named.items()}
 
 
 def _type_text(param: Param) -> str:
@@ -34,96 +125,34 @@ def _type_text(param: Param) -> str:
     return text
 
 
-def _free_scalars(artifact: Artifact) -> list[str]:
+def _free_scalars(artifact: Artifact) -> tuple[str, ...]:
     """Scalars that no array determines: passed by name."""
     named = {n for p in artifact.params for n in (*p.shape, *(p.strides or ()))}
-    return [name for name in artifact.scalars if name not in named]
+    return tuple(name for name in artifact.scalars if name not in named)
 
 
-class _Refusal(Exception):
-    """What is wrong with one argument, without the kernel's signature."""
+def address(array: np.ndarray) -> int:
+    """Of the first element."""
+    return array.__array_interface__["data"][0]
 
 
-def bind_arrays(
-    artifact: Artifact, args: Sequence[object], named: dict[str, object]
-) -> tuple[list[np.ndarray | None], dict[str, int]]:
-    """(arrays in the order of the parameters, values of the scalars); an output that is not given is None.
-
-    Raises ArgumentError if anything does not fit.
-    """
-    try:
-        objects = _by_param(artifact, args)
-        values = _named_scalars(artifact, named)
-        arrays = []
-        for param, given in zip(artifact.params, objects):
-            missing = given is None and len(args) != len(artifact.params)
-            arrays.append(None if missing else _checked(param, given, values))
-        _check_scalars(artifact, values)
-        _check_overlap(artifact.params, arrays)
-    except _Refusal as refusal:
-        raise ArgumentError(f"{signature(artifact)}: {refusal}") from None
-    return arrays, values
-
-
-def bind_extents(param: Param, values: dict[str, int]) -> tuple[int, ...]:
-    """The shape of a parameter once its scalars are known."""
-    return tuple(values[n] if isinstance(n, str) else n for n in param.shape)
-
-
-def _by_param(artifact: Artifact, args: Sequence[object]) -> list[object]:
-    """The argument of each parameter; None for outputs if only the inputs were given."""
-    params = artifact.params
-    inputs = sum(not p.is_output for p in params)
-    if len(args) == len(params):
-        return list(args)
-    if len(args) == inputs:
-        rest = iter(args)
-        return [None if p.is_output else next(rest) for p in params]
-    needed = f"{len(params)}" if inputs == len(params) else f"{inputs} or {len(params)}"
-    plural = "" if needed == "1" else "s"
-    verb = "was" if len(args) == 1 else "were"
-    raise _Refusal(f"{len(args)} {verb} given, {needed} argument{plural} needed")
-
-
-def _named_scalars(artifact: Artifact, named: dict[str, object]) -> dict[str, int]:
-    free = _free_scalars(artifact)
-    for name, value in named.items():
-        if name not in free:
-            known = ", ".join(["threads", *free])
-            raise _Refusal(f"unknown keyword {name!r}; known are {known}")
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise _Refusal(f"{name} is {value!r}, an int is needed")
-        if not -(1 << 63) <= int(value) < 1 << 63:
-            raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
-    for name in free:
-        if name not in named:
-            raise _Refusal(f"{name} is not given; no array determines it: pass {name}=...")
-    return {name: int(value) for name, value in named.items()}
-
-
-def _check_scalars(artifact: Artifact, values: dict[str, int]) -> None:
-    """Extents that only an output has must be known when the output is to be made."""
-    for name in artifact.scalars:
-        if name not in values:
-            raise _Refusal(f"{name} is determined by an output only: give the output")
-
-
-def _checked(param: Param, given: object, values: dict[str, int]) -> np.ndarray:
+def _checked(
+    param: Param, kind: np.dtype, alignment: int, given: object, values: dict[str, int]
+) -> np.ndarray:
+    array = _as_array(given, param)
     what = f"argument {param.name}"
-    array = as_array(given, what, _type_text(param))
-    _check_type(what, param, array)
+    _check_type(what, param, kind, array)
     _check_extents(what, param, array, values)
-    _check_layout(what, param, array, values)
+    _check_layout(what, param, alignment, array, values)
     if param.is_output and not array.flags.writeable:
         raise _Refusal(f"{what} is read-only, an output must be writable")
     return array
 
 
-def _check_type(what: str, param: Param, array: np.ndarray) -> None:
-    wanted = dtype(param.dtype).numpy
-    if array.dtype == wanted:
+def _check_type(what: str, param: Param, kind: np.dtype, array: np.ndarray) -> None:
+    if array.dtype == kind:
         return
-    if array.dtype == wanted.newbyteorder("S"):
+    if array.dtype == kind.newbyteorder("S"):
         order = "big-endian" if sys.byteorder == "little" else "little-endian"
         raise _Refusal(f"{what} is {order}, the byte order of this machine is needed")
     raise _Refusal(f"{what} is {array.dtype}, {param.dtype} is needed")
@@ -144,7 +173,9 @@ def _check_extents(what: str, param: Param, array: np.ndarray, values: dict[str,
             raise _Refusal(f"{what} has shape {array.shape}, {wanted} is needed")
 
 
-def _check_layout(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+def _check_layout(
+    what: str, param: Param, alignment: int, array: np.ndarray, values: dict[str, int]
+) -> None:
     size = array.itemsize
     if array.size == 0:
         _bind_strides(param, array, values)
@@ -156,12 +187,10 @@ def _check_layout(what: str, param: Param, array: np.ndarray, values: dict[str, 
             raise _Refusal(f"{what} has strides ({steps}) in elements, {form}")
     else:
         _check_strides(what, param, array, values)
-    needed = max(param.alignment, dtype(param.dtype).numpy.alignment)
-    if array.ctypes.data % needed:
-        off = array.ctypes.data % needed
-        raise _Refusal(
-            f"{what} starts {off} bytes past a multiple of {needed}, alignment to {needed} is needed"
-        )
+    off = address(array) % alignment
+    if off:
+        place = f"{what} starts {off} bytes past a multiple of {alignment}"
+        raise _Refusal(f"{place}, alignment to {alignment} is needed")
 
 
 def _check_strides(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
@@ -203,16 +232,19 @@ def _check_overlap(params: tuple[Param, ...], arrays: list[np.ndarray | None]) -
 
 def _span(array: np.ndarray) -> tuple[int, int]:
     """The addresses that a non-empty array touches: first byte, byte after the last."""
-    start = array.ctypes.data
+    start = address(array)
     reach = [(n - 1) * s for n, s in zip(array.shape, array.strides)]
     low = sum(r for r in reach if r < 0)
     high = sum(r for r in reach if r > 0)
     return start + low, start + high + array.itemsize
 
 
-def as_array(given: object, what: str, wanted: str = "an array") -> np.ndarray:
-    """A plain NumPy array that shares the memory of an array, an object with the buffer protocol or a DLPack object in
-    CPU memory. `what` names the argument in the refusal."""
+def _as_array(given: object, param: Param) -> np.ndarray:
+    """A plain NumPy array that shares the memory of an array, of an object with the buffer protocol,
+    or of a DLPack object in the CPU's memory."""
+    what = f"argument {param.name}"
+    if type(given) is np.ndarray:
+        return given
     if isinstance(given, np.ma.MaskedArray):
         raise _Refusal(f"{what} is a masked array, its mask would be lost; pass its .data")
     if isinstance(given, np.ndarray):
@@ -228,11 +260,15 @@ def as_array(given: object, what: str, wanted: str = "an array") -> np.ndarray:
         name = type(given).__name__
         article = "an" if name[:1].lower() in "aeiou" else "a"
         kind = "None" if given is None else f"{article} {name}"
-        form = f"{wanted} (an array, or an object with __dlpack__ or the buffer protocol)"
-        raise _Refusal(f"{what} is {kind}, {form} is needed") from None
+        form = "an array, or an object with __dlpack__ or the buffer protocol"
+        raise _Refusal(f"{what} is {kind}, {_type_text(param)} ({form}) is needed") from None
 
 
 def _from_torch(torch, tensor, what: str) -> np.ndarray:
+    try:
+        return tensor.numpy()  # refuses what it cannot show, which is cheaper than to ask first
+    except (TypeError, RuntimeError) as error:
+        reason = error
     if tensor.device.type != "cpu":
         raise _Refusal(f"{what} is a tensor on {tensor.device}, the CPU's memory is needed")
     if tensor.requires_grad:
@@ -243,24 +279,28 @@ def _from_torch(torch, tensor, what: str) -> np.ndarray:
         raise _Refusal(f"{what} is a lazily negated tensor; pass its .resolve_conj().resolve_neg()")
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(dtype("bfloat16").numpy)
-    try:
-        return tensor.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise _Refusal(f"{what} is a {tensor.dtype} tensor that NumPy cannot see: {error}") from None
+    raise _Refusal(f"{what} is a {tensor.dtype} tensor that NumPy cannot see ({reason})")
 
 
 def _from_dlpack(given: object, what: str) -> np.ndarray:
-    kind = type(given).__name__
+    what = f"{what} ({type(given).__name__})"
     try:
         device = int(given.__dlpack_device__()[0])
     except Exception as error:
-        raise _Refusal(f"{what} ({kind}) does not tell its device: {error}") from None
+        raise _Refusal(f"{what} does not tell its device: {error}") from None
     if device not in _CPU_DEVICES:
-        raise _Refusal(f"{what} ({kind}) is in device memory, the CPU's is needed")
+        raise _Refusal(f"{what} is in device memory, the CPU's is needed")
     try:
         return np.from_dlpack(given)
     except Exception as error:
         # Types that NumPy's DLPack does not know, such as bfloat16, may still come as arrays.
         if hasattr(given, "__array__"):
-            return np.asarray(given)
-        raise _Refusal(f"{what} ({kind}) cannot be read through DLPack: {error}") from None
+            return _read_only(np.asarray(given))
+        raise _Refusal(f"{what} cannot be read through DLPack: {error}") from None
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """It may be a copy: no place for an output."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

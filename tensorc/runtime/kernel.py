@@ -12,7 +12,7 @@ from tensorc.artifact import Artifact
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError, InternalError, UnsupportedError
 from tensorc.runtime import cpu, threads, timing, wrapper
-from tensorc.runtime.arrays import bind_arrays, bind_extents, signature
+from tensorc.runtime.arrays import Signature, address
 
 __all__ = ["Kernel", "load"]
 
@@ -23,16 +23,19 @@ _FLOPS, _BYTES = 20e9, 10e9  # a second's work of a core, for that estimate
 
 
 class Kernel:
-    """Machine code that is called with arrays: `kernel(a, b, c)` writes the outputs, `kernel(a, b)` makes and returns
-    them (several as a tuple). `threads=n` bounds the threads of one call.
+    """Machine code that is called with arrays: `kernel(a, b, c)` writes the outputs, `kernel(a, b)`
+    makes and returns them (several as a tuple). `threads=n` bounds the threads of one call.
 
-    Arguments are NumPy arrays or objects with `__dlpack__` or the buffer protocol, row-major and contiguous unless the
-    parameter asks for strides. Raises ArgumentError, with nothing written, if an argument does not fit.
+    Arguments are NumPy arrays or objects with `__dlpack__` or the buffer protocol, row-major and
+    contiguous unless the parameter asks for strides. Raises ArgumentError, with nothing written, if
+    an argument does not fit.
 
     Kernels are made by `load`. They may be called from several threads at once and after a fork.
     """
 
-    __slots__ = ("__weakref__", "_describe", "_invoke", "_library", "_table", "artifact", "threads")
+    __slots__ = (
+        "__weakref__", "_describe", "_library", "_table", "_wrapper", "artifact", "signature", "threads",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -41,8 +44,9 @@ class Kernel:
         threads: int | None = None,
     ):
         self.artifact = artifact
+        self.signature = Signature(artifact)  # prints as the refusals do
         self._describe = describe
-        self.threads = _thread_count(artifact, threads)
+        self.threads = _thread_count(self, threads)
         self._library = _load_code(artifact)
         makers = tuple(_maker(param) for param in artifact.params)
         release = _estimate(artifact) > _LONG_SECONDS
@@ -50,11 +54,11 @@ class Kernel:
             artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers
         )
         offset = _fast_offset()
-        self._invoke = wrapper.wrapper(offset)
+        self._wrapper = wrapper.wrapper(offset)
         if offset:
             place = (ctypes.c_void_p * 2).from_address(id(self) + offset)
             place[1] = self._table.address
-            place[0] = self._invoke.call
+            place[0] = self._wrapper.call
 
     def __call__(self, *args, **named):
         return _call_slowly(self, *args, **named)
@@ -67,11 +71,6 @@ class Kernel:
     def address(self) -> int:
         """The address of the compiled function, valid as long as the kernel is alive."""
         return self._library[self.artifact.symbol]
-
-    @property
-    def signature(self) -> str:
-        """Name, parameters and their types, as the refusals print them."""
-        return signature(self.artifact)
 
     @property
     def function(self):
@@ -92,7 +91,7 @@ class Kernel:
 
         At most `repeat` samples and about `seconds` in all. Raises ArgumentError as a call does.
         """
-        count = self.threads if threads is None else _thread_count(self.artifact, threads)
+        count = self.threads if threads is None else _thread_count(self, threads)
         named = {} if count == self.threads else {"threads": count}
         widths = {dtype(param.dtype).bytes for param in self.artifact.params}
         return timing.measure(
@@ -110,7 +109,7 @@ class Kernel:
 
     def _ask(self, kind: str):
         if self._describe is None:
-            raise UnsupportedError(f"kernel {self.name}: loaded from an artifact, it has no {kind!r}")
+            raise UnsupportedError(f"kernel {self.name}: loaded from an artifact, has no {kind!r}")
         return self._describe(kind)
 
 
@@ -121,15 +120,16 @@ def load(
 ) -> Kernel:
     """A callable kernel of an artifact with object code for this machine.
 
-    `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the greatest number of threads
-    of a call, by default that of `TENSORC_NUM_THREADS` or the cores. Raises TargetError if the code cannot run here.
+    `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the greatest
+    number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores. Raises
+    TargetError if the code cannot run here.
     """
     return _fast_type()[0](artifact, describe, threads)
 
 
 @cache
 def _fast_type() -> tuple[type[Kernel], int]:
-    """The type of kernels and where its instances hold what the C call needs; 0: all calls go through Python."""
+    """The type of kernels, and where its instances hold what the C call needs; 0: Python calls."""
     if not wrapper.arrays_as_expected():
         return Kernel, 0
     return wrapper.kernel_type(Kernel)
@@ -139,12 +139,11 @@ def _fast_offset() -> int:
     return _fast_type()[1]
 
 
-def _thread_count(artifact: Artifact, count: object) -> int:
+def _thread_count(kernel: Kernel, count: object) -> int:
     if count is None:
-        return threads.default_threads() if artifact.parallel else 1
+        return threads.default_threads() if kernel.artifact.parallel else 1
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        text = f"threads is {count!r}, a positive int is needed"
-        raise ArgumentError(f"{signature(artifact)}: {text}")
+        raise ArgumentError(f"{kernel.signature}: threads is {count!r}, a positive int is needed")
     return min(int(count), threads.MOST_THREADS)
 
 
@@ -162,7 +161,7 @@ def _estimate(artifact: Artifact) -> float:
 
 
 def _maker(param) -> object:
-    """What makes this output when it is not given; None for inputs and where only Python can tell."""
+    """What makes this output when it is not given; None for inputs and where Python must tell."""
     dynamic = any(isinstance(n, str) for n in param.shape)
     if not param.is_output or dynamic or param.strides is not None:
         return None
@@ -172,19 +171,23 @@ def _maker(param) -> object:
 def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
     """A call with all checks and conversions in Python."""
     artifact = kernel.artifact
+    if _fast_offset() and any(type(arg) is not np.ndarray for arg in args):
+        # Plain arrays may fit the short road; if not, it comes back here with nothing to convert.
+        bound = {} if threads is None else {"threads": threads}
+        return kernel(*kernel.signature.arrays(args), **bound, **named)
     count = kernel.threads
     if threads is not None:
-        count = min(count, _thread_count(artifact, threads))
-    arrays, values = bind_arrays(artifact, args, named)
+        count = min(count, _thread_count(kernel, threads))
+    arrays, values = kernel.signature.bind(args, named)
     made = []
     for position, (param, array) in enumerate(zip(artifact.params, arrays)):
         if array is None:
             arrays[position] = _make_output(param, values)
             made.append(arrays[position])
-    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(a.ctypes.data for a in arrays))
+    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*map(address, arrays))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
     error = (ctypes.c_int64 * 2)()
-    code = kernel._invoke.invoke(kernel._table.address, buffers, scalars, error)
+    code = kernel._wrapper.invoke(kernel._table.address, buffers, scalars, error)
     if code == -1:
         raise MemoryError(f"kernel {artifact.name}: no memory for its workspace")
     if code:
@@ -195,7 +198,8 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
 
 
 def _make_output(param, values: dict[str, int]) -> np.ndarray:
-    shape, descr = bind_extents(param, values), dtype(param.dtype).numpy
+    shape = tuple(values[n] if isinstance(n, str) else n for n in param.shape)
+    descr = dtype(param.dtype).numpy
     if param.strides is None:
         return wrapper.empty_maker(shape, descr, param.alignment)()
     strides = [values[s] if isinstance(s, str) else s for s in param.strides]
@@ -207,7 +211,7 @@ def _make_output(param, values: dict[str, int]) -> np.ndarray:
 
 
 def _raise_failed(kernel: Kernel, record: int) -> None:
-    """Raise the failed check that a kernel left in its error record {const char *message; int64 value}."""
+    """Raise the failed check that a kernel left in its error record."""
     message, value = (ctypes.c_int64 * 2).from_address(record)
     if not message:
         raise InternalError(f"kernel {kernel.name}: failed without a message")
