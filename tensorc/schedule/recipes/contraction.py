@@ -131,15 +131,18 @@ def _pack(s: Schedule, block: str, plan: Plan, place: LoopRef | None, whole: boo
     s.transform_layout(copy, copy.name, panels)
     if place is not None:
         s.compute_at(copy, place)
-    loops = s.loops(copy)[-len(plan.packed.plain) :]
-    column = loops.pop(dim)
+    # compute_at leaves out loops of extent 1, so the rest are told by their names.
+    own = {loop.name: loop for loop in s.loops(copy) if loop.name.startswith(f"{copy.name}.")}
+    column = own.pop(f"{copy.name}.{plan.column}", None)
+    if column is None:
+        return
     if whole:
         panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
-        s.reorder(panel, *loops, vector, lane)
+        s.reorder(panel, *own.values(), vector, lane)
         s.parallel(panel)
     else:
         vector, lane = s.split(column, factors=(None, plan.lanes))
-        s.reorder(*loops, vector, lane)
+        s.reorder(*own.values(), vector, lane)
     s.vectorize(lane)
 
 
