@@ -18,7 +18,7 @@ from tensorc.errors import ArgumentError
 
 __all__ = ["Signature"]
 
-_CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes for memory that the CPU reads, pinned and managed too
+_CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes: plain, pinned and managed memory
 
 
 class _Refusal(Exception):
@@ -240,8 +240,8 @@ def _span(array: np.ndarray) -> tuple[int, int]:
 
 
 def _as_array(given: object, param: Param) -> np.ndarray:
-    """A plain NumPy array that shares the memory of an array, of an object with the buffer protocol,
-    or of a DLPack object in the CPU's memory."""
+    """A plain NumPy array that shares the memory of an array, of an object with the buffer
+    protocol, or of a DLPack object in the CPU's memory."""
     what = f"argument {param.name}"
     if type(given) is np.ndarray:
         return given

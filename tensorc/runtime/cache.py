@@ -1,8 +1,8 @@
 """The compile cache on disk: artifacts under the hash of what they were made from.
 
-Private to the user (a folder of mode 0700 that the user owns), verified by content hash, never unpickled. An entry
-that is damaged, cut short or not ours counts as absent and is removed. Processes may share the folder: entries are
-written beside their place and moved into it.
+Private to the user (a folder of mode 0700 that the user owns), verified by content hash, never
+unpickled. An entry that is damaged, cut short or not ours counts as absent and is removed.
+Processes may share the folder: entries are written beside their place and moved into it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOUCH_SECONDS = 600  # a hit renews an entry's time if it is older than this
 
 
 class Cache:
-    """Artifacts in a folder; `folder` None is a cache that keeps nothing. `limit` bounds the bytes kept."""
+    """Artifacts in a folder, `limit` bytes at most; `folder` None is a cache that keeps nothing."""
 
     def __init__(self, folder: str | os.PathLike | None, limit: int = _GIB):
         self.folder = _private_folder(Path(folder)) if folder is not None else None
@@ -54,8 +54,8 @@ class Cache:
             return _cache_at(None)
         folder = os.environ.get("TENSORC_CACHE_DIR")
         if not folder:
-            base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-            folder = os.path.join(base, "tensorc")
+            home = os.path.join(os.path.expanduser("~"), ".cache")
+            folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or home, "tensorc")
         return _cache_at(os.path.abspath(folder))
 
     def get(self, key: str) -> Artifact | None:
@@ -75,7 +75,7 @@ class Cache:
         return artifact
 
     def put(self, key: str, artifact: Artifact) -> None:
-        """Keep `artifact` under `key`; a folder that cannot be written to leaves the cache as it is."""
+        """Keep `artifact` under `key`; where the folder cannot be written to, nothing happens."""
         if self.folder is None:
             return
         path = self._path(key)
@@ -93,7 +93,7 @@ class Cache:
             self._maybe_prune()
 
     def prune(self) -> None:
-        """Remove the entries used longest ago until the rest fits the limit, and temporary files left behind."""
+        """Remove the entries used longest ago until the rest fits, and old temporary files."""
         if self.folder is None:
             return
         now, entries, total = time.time(), [], 0
@@ -202,7 +202,8 @@ def _param(item: dict) -> Param:
 
 @cache
 def compiler_version() -> str:
-    """What must be part of every key: the package's sources, llvmlite, LLVM and the calling convention.
+    """What must be part of every key: the package's sources, llvmlite, LLVM and the calling
+    convention.
 
     Sources count by path, time and size: an edited checkout never meets the kernels of its past.
     """

@@ -1,8 +1,8 @@
 """Machine code in this process: LLVM IR text to an object, an object to addresses.
 
-Objects are linked by LLVM's ORC, each into a library of its own that is unloaded when nothing refers to it any more.
-The runtime's own modules (thread pool, call wrapper, meters) pass through here too, their objects kept in the compile
-cache.
+Objects are linked by LLVM's ORC, each into a library of its own that is unloaded when nothing
+refers to it any more. The runtime's own modules (thread pool, call wrapper, meters) pass through
+here too, their objects kept in the compile cache.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tensorc.errors import TargetError
 from tensorc.runtime.cache import Cache, compiler_version
 from tensorc.target import Target
 
-__all__ = ["Library", "compile_text", "helper", "link"]
+__all__ = ["Library", "check_runs_here", "compile_text", "helper", "link"]
 
 _numbers = itertools.count()
 _jit_lock = threading.Lock()
 
 
 class Library:
-    """Linked object code: `library[symbol]` is an address, good for as long as the library lives."""
+    """Linked object code: `library[symbol]` is an address, good while the library lives."""
 
     __slots__ = ("_tracker",)
 
@@ -49,8 +49,8 @@ _permanent: list[Library] = []
 def link(code: bytes, symbols: tuple[str, ...], imports: dict[str, int] | None = None) -> Library:
     """Load a relocatable object of this machine; `symbols` get addresses, `imports` are given ones.
 
-    Names that are not imported resolve to those of the process (libc, libm, Python). Raises TargetError if the object
-    does not link.
+    Names that are not imported resolve to those of the process (libc, libm, Python). Raises
+    TargetError if the object does not link.
     """
     builder = llvm.JITLibraryBuilder().add_object_img(code)
     for name, address in (imports or {}).items():

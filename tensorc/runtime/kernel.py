@@ -34,7 +34,8 @@ class Kernel:
     """
 
     __slots__ = (
-        "__weakref__", "_describe", "_library", "_table", "_wrapper", "artifact", "signature", "threads",
+        "__weakref__", "_describe", "_library", "_table", "_wrapper", "artifact", "signature",
+        "threads",
     )  # fmt: skip
 
     def __init__(
@@ -120,9 +121,9 @@ def load(
 ) -> Kernel:
     """A callable kernel of an artifact with object code for this machine.
 
-    `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the greatest
-    number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores. Raises
-    TargetError if the code cannot run here.
+    `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the
+    greatest number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores.
+    Raises TargetError if the code cannot run here.
     """
     return _fast_type()[0](artifact, describe, threads)
 

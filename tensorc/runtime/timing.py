@@ -1,8 +1,9 @@
 """How long a kernel takes, and how much of the machine it uses.
 
-Only ratios measured in alternation mean anything on a shared machine: `measure` takes a sample of the kernel and a
-sample of each meter in turn. The meters are small modules of our own: fused multiply-adds on enough independent vector
-accumulators to fill the pipeline, and a copy of arrays larger than the last cache.
+Only ratios measured in alternation mean anything on a shared machine: `measure` takes a sample of
+the kernel and a sample of each meter in turn. The meters are small modules of our own: fused
+multiply-adds on enough independent vector accumulators to fill the pipeline, and a copy of arrays
+larger than the last cache.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _METER_ROUNDS = 9  # meters are sampled in so many rounds at most
 class Timing:
     """Measured calls of a kernel.
 
-    `seconds` is the median time of a call, `spread` the interquartile range over the median, `samples` the sorted times.
-    `peak` (FLOP/s) and `bandwidth` (bytes/s) are what the meters gave beside it, on as many threads.
+    `seconds` is the median time of a call, `spread` the interquartile range over the median,
+    `samples` the sorted times. `peak` (FLOP/s) and `bandwidth` (bytes/s) are what the meters gave
+    beside it, on as many threads.
     """
 
     seconds: float
@@ -123,7 +125,7 @@ def measure(
 
 
 def peak(threads: int | None = None, dtype: str = "float32", samples: int = 15) -> float:
-    """FLOP/s of fused multiply-adds (each counts as two) on so many threads, for float32 or float64."""
+    """FLOP/s of fused multiply-adds (each is two) on so many threads, for float32 or float64."""
     count = _count(threads)
     return statistics.median(_sample_peak(count, dtype == "float64") for _ in range(samples))
 
@@ -221,7 +223,7 @@ def _fma_text(scalar: str, lanes: int, accumulators: int) -> str:
         f"  %b{n} = call {vector} @llvm.fmuladd.{suffix}({vector} %a{n}, {vector} %x, {vector} %y)"
         for n in names
     ]
-    sums = ["  %s0 = fadd {0} %b0, %b1".format(vector)]
+    sums = [f"  %s0 = fadd {vector} %b0, %b1"]
     sums += [f"  %s{n - 1} = fadd {vector} %s{n - 2}, %b{n}" for n in names if n > 1]
     return "\n".join([
         f"@x_{scalar} = global {scalar} 5.0e-1",
@@ -252,7 +254,8 @@ def _fma_text(scalar: str, lanes: int, accumulators: int) -> str:
         f"define void @fma_{scalar}(i64 %rounds, i64 %threads) {{",
         "  %data = alloca i64",
         "  store i64 %rounds, ptr %data",
-        f"  call void @tensorc_parallel_for(ptr @run_{scalar}, ptr %data, i64 %threads, i64 %threads)",
+        f"  call void @tensorc_parallel_for(ptr @run_{scalar}, ptr %data, "
+        "i64 %threads, i64 %threads)",
         "  ret void",
         "}",
     ])  # fmt: skip

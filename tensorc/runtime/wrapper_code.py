@@ -1,0 +1,562 @@
+"""The call wrapper in LLVM IR; `wrapper.py` fills the layout in.
+
+`$name` is a number of the layout, `%x = field T %base, n` loads the 64-bit word n from a base,
+`%x = at T %base, n` loads from n bytes on.
+"""
+
+from __future__ import annotations
+
+__all__ = ["WRAPPER"]
+
+WRAPPER = """
+@blocks = internal global [16 x ptr] zeroinitializer, align 128   ; workspaces not in use
+
+declare i32 @posix_memalign(ptr, i64, i64)
+declare void @free(ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_NoMemory()
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
+declare ptr @PyObject_Call(ptr, ptr, ptr)
+declare ptr @PyDict_New()
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+@_Py_NoneStruct = external global i8
+declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; A block of at least `size` bytes, aligned to 64; its size stands 64 bytes before it. Null: no
+; memory.
+define internal ptr @take(i64 %size) noinline {
+entry:
+  %fresh = alloca ptr
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %slot = getelementptr ptr, ptr @blocks, i64 %i
+  %seen = load atomic ptr, ptr %slot monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %next, label %grab
+grab:
+  %bits = atomicrmw xchg ptr %slot, ptr null acquire
+  %lost = icmp eq ptr %bits, null
+  br i1 %lost, label %next, label %measure
+measure:
+  %have = load i64, ptr %bits
+  %fits = icmp uge i64 %have, %size
+  br i1 %fits, label %found, label %drop
+drop:
+  call void @free(ptr %bits)
+  br label %make
+next:
+  %i1 = add i64 %i, 1
+  %last = icmp eq i64 %i1, 16
+  br i1 %last, label %make, label %look
+make:
+  %whole = add i64 %size, 64
+  %bad = call i32 @posix_memalign(ptr %fresh, i64 64, i64 %whole)
+  %failed = icmp ne i32 %bad, 0
+  br i1 %failed, label %none, label %made
+made:
+  %new = load ptr, ptr %fresh
+  store i64 %size, ptr %new
+  br label %found
+found:
+  %block = phi ptr [ %bits, %measure ], [ %new, %made ]
+  %start = getelementptr i8, ptr %block, i64 64
+  ret ptr %start
+none:
+  ret ptr null
+}
+
+define internal void @give(ptr %start) noinline {
+entry:
+  %block = getelementptr i8, ptr %start, i64 -64
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %i1, %next ]
+  %slot = getelementptr ptr, ptr @blocks, i64 %i
+  %pair = cmpxchg ptr %slot, ptr null, ptr %block release monotonic
+  %kept = extractvalue { ptr, i1 } %pair, 1
+  br i1 %kept, label %done, label %next
+next:
+  %i1 = add i64 %i, 1
+  %last = icmp eq i64 %i1, 16
+  br i1 %last, label %full, label %look
+full:
+  call void @free(ptr %block)
+  br label %done
+done:
+  ret void
+}
+
+; Run the kernel with a workspace; scalars hold the number of threads after the named ones. -1: no
+; memory.
+define i32 @invoke(ptr %table, ptr %buffers, ptr %scalars, ptr %error) {
+entry:
+  %function = field ptr %table, $H_function
+  %count = field i64 %table, $H_scalars
+  %fixed = field i64 %table, $H_workspace
+  %each = field i64 %table, $H_thread_workspace
+  %threads = field i64 %scalars, %count
+  %part = mul i64 %each, %threads
+  %size = add i64 %fixed, %part
+  %any = icmp ne i64 %size, 0
+  br i1 %any, label %with, label %without
+without:
+  %r0 = call i32 %function(ptr %buffers, ptr %scalars, ptr null, ptr %error)
+  ret i32 %r0
+with:
+  %block = call ptr @take(i64 %size)
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %fail, label %run
+run:
+  %r1 = call i32 %function(ptr %buffers, ptr %scalars, ptr %block, ptr %error)
+  call void @give(ptr %block)
+  ret i32 %r1
+fail:
+  ret i32 -1
+}
+
+; Call the table's Python function with the same arguments, the kernel before them.
+define internal ptr @slow(ptr %self, ptr %args, i64 %nargs, ptr %names) noinline {
+entry:
+  %table = at ptr %self, $TABLE
+  %python = field ptr %table, $H_slow
+  %room = add i64 %nargs, 1
+  %tuple = call ptr @PyTuple_New(i64 %room)
+  %no.tuple = icmp eq ptr %tuple, null
+  br i1 %no.tuple, label %fail, label %first
+first:
+  call void @Py_IncRef(ptr %self)
+  %s0 = call i32 @PyTuple_SetItem(ptr %tuple, i64 0, ptr %self)
+  br label %check
+check:
+  %i = phi i64 [ 0, %first ], [ %i1, %move ]
+  %more = icmp slt i64 %i, %nargs
+  br i1 %more, label %move, label %moved
+move:
+  %object = field ptr %args, %i
+  %i1 = add i64 %i, 1
+  call void @Py_IncRef(ptr %object)
+  %s1 = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i1, ptr %object)
+  br label %check
+moved:
+  %named = icmp ne ptr %names, null
+  br i1 %named, label %dict.make, label %go
+dict.make:
+  %count = at i64 %names, 16
+  %made = call ptr @PyDict_New()
+  %no.dict = icmp eq ptr %made, null
+  br i1 %no.dict, label %drop, label %dict.check
+dict.check:
+  %k = phi i64 [ 0, %dict.make ], [ %k1, %dict.one ]
+  %bad = phi i32 [ 0, %dict.make ], [ %bad1, %dict.one ]
+  %dict.more = icmp slt i64 %k, %count
+  %fine = icmp eq i32 %bad, 0
+  %next = and i1 %dict.more, %fine
+  br i1 %next, label %dict.one, label %go
+dict.one:
+  %names.base = getelementptr i8, ptr %names, i64 24
+  %name = field ptr %names.base, %k
+  %at = add i64 %nargs, %k
+  %value = field ptr %args, %at
+  %bad1 = call i32 @PyDict_SetItem(ptr %made, ptr %name, ptr %value)
+  %k1 = add i64 %k, 1
+  br label %dict.check
+go:
+  %dict = phi ptr [ null, %moved ], [ %made, %dict.check ]
+  %result = call ptr @PyObject_Call(ptr %python, ptr %tuple, ptr %dict)
+  %had.dict = icmp ne ptr %dict, null
+  br i1 %had.dict, label %dict.drop, label %drop
+dict.drop:
+  call void @Py_DecRef(ptr %dict)
+  br label %drop
+drop:
+  %out = phi ptr [ null, %dict.make ], [ %result, %go ], [ %result, %dict.drop ]
+  call void @Py_DecRef(ptr %tuple)
+  ret ptr %out
+fail:
+  ret ptr null
+}
+
+; Raise what a failed check left in the error record, or MemoryError; always null.
+define internal ptr @raise(ptr %self, ptr %table, i32 %code, ptr %error) noinline {
+entry:
+  %memory = icmp eq i32 %code, -1
+  br i1 %memory, label %nomemory, label %check
+nomemory:
+  %n = call ptr @PyErr_NoMemory()
+  ret ptr null
+check:
+  %python = field ptr %table, $H_fail
+  %address = ptrtoint ptr %error to i64
+  %number = call ptr @PyLong_FromLongLong(i64 %address)
+  %result = call ptr (ptr, ...)
+      @PyObject_CallFunctionObjArgs(ptr %python, ptr %self, ptr %number, ptr null)
+  call void @Py_DecRef(ptr %number)
+  ret ptr null
+}
+
+define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %names) {
+entry:
+  %buffers = alloca [$MOST_PARAMS x ptr], align 64
+  %begins = alloca [$MOST_PARAMS x i64], align 64
+  %ends = alloca [$MOST_PARAMS x i64], align 64
+  %outs = alloca [$MOST_PARAMS x ptr], align 64        ; outputs made here
+  %isout = alloca [$MOST_PARAMS x i8]
+  %scalars = alloca [$MOST_SCALARS x i64], align 64
+  %error = alloca [2 x i64], align 16
+  %nargs = and i64 %nargsf, 9223372036854775807
+  %table = at ptr %self, $TABLE
+  %flags = field i64 %table, $H_flags
+  %slowbit = and i64 %flags, 2
+  %only.slow = icmp ne i64 %slowbit, 0
+  br i1 %only.slow, label %slow, label %names.check
+
+names.check:
+  %most = field i64 %table, $H_threads
+  %named = icmp ne ptr %names, null
+  br i1 %named, label %names.count, label %arity
+names.count:
+  %nnames = at i64 %names, 16
+  %single = icmp eq i64 %nnames, 1
+  br i1 %single, label %names.which, label %names.none
+names.none:
+  %nonames = icmp eq i64 %nnames, 0
+  br i1 %nonames, label %arity, label %slow
+names.which:
+  %name = at ptr %names, 24
+  %keyword = field ptr %table, $H_keyword
+  %is.threads = icmp eq ptr %name, %keyword
+  br i1 %is.threads, label %names.value, label %slow
+names.value:
+  %value.p = getelementptr ptr, ptr %args, i64 %nargs
+  %value = load ptr, ptr %value.p
+  %asked = call i64 @PyLong_AsLongLong(ptr %value)
+  %positive = icmp sgt i64 %asked, 0
+  br i1 %positive, label %names.cap, label %names.bad
+names.bad:
+  call void @PyErr_Clear()
+  br label %slow
+names.cap:
+  %capped = call i64 @llvm.smin.i64(i64 %asked, i64 %most)
+  br label %arity
+
+arity:
+  %threads = phi i64 [ %most, %names.check ], [ %most, %names.none ], [ %capped, %names.cap ]
+  %nparams = field i64 %table, $H_params
+  %ninputs = field i64 %table, $H_inputs
+  %nscalars = field i64 %table, $H_scalars
+  %all = icmp eq i64 %nargs, %nparams
+  %inputs = icmp eq i64 %nargs, %ninputs
+  %fits = or i1 %all, %inputs
+  br i1 %fits, label %begin, label %slow
+begin:
+  %making = xor i1 %all, true
+  %array = field ptr %table, $H_array
+  %threads.p = getelementptr i64, ptr %scalars, i64 %nscalars
+  store i64 %threads, ptr %threads.p
+  br label %unset
+unset:
+  %u = phi i64 [ 0, %begin ], [ %u1, %unset.one ]
+  %unset.more = icmp slt i64 %u, %nscalars
+  br i1 %unset.more, label %unset.one, label %start
+unset.one:
+  %unset.p = getelementptr i64, ptr %scalars, i64 %u
+  store i64 -1, ptr %unset.p
+  %u1 = add i64 %u, 1
+  br label %unset
+start:
+  %first = getelementptr i8, ptr %table, i64 $HEADER_BYTES
+  br label %param
+
+param:
+  %p = phi i64 [ 0, %start ], [ %p1, %param.next ]
+  %a = phi i64 [ 0, %start ], [ %a.next, %param.next ]
+  %record = phi ptr [ %first, %start ], [ %record.next, %param.next ]
+  %param.more = icmp slt i64 %p, %nparams
+  br i1 %param.more, label %param.one, label %overlap
+param.one:
+  %rank = field i64 %record, $R_rank
+  %output = field i64 %record, $R_output
+  %strided = field i64 %record, $R_strided
+  %extents = getelementptr i64, ptr %record, i64 $RECORD_WORDS
+  %strides = getelementptr i64, ptr %extents, i64 %rank
+  %is.strided = icmp ne i64 %strided, 0
+  %tail = select i1 %is.strided, i64 %rank, i64 0
+  %record.next = getelementptr i64, ptr %strides, i64 %tail
+  %isout.p = getelementptr i8, ptr %isout, i64 %p
+  %output8 = trunc i64 %output to i8
+  store i8 %output8, ptr %isout.p
+  %outs.p = getelementptr ptr, ptr %outs, i64 %p
+  store ptr null, ptr %outs.p
+  %is.output = icmp ne i64 %output, 0
+  %make = and i1 %is.output, %making
+  br i1 %make, label %param.make, label %check
+param.make:                                       ; made once everything else is known to fit
+  %maker = field ptr %record, $R_make
+  %no.maker = icmp eq ptr %maker, null
+  br i1 %no.maker, label %slow, label %param.later
+param.later:
+  store ptr %maker, ptr %outs.p
+  %later.b = getelementptr i64, ptr %begins, i64 %p
+  store i64 0, ptr %later.b
+  %later.e = getelementptr i64, ptr %ends, i64 %p
+  store i64 0, ptr %later.e
+  br label %param.next
+check:
+  %arg.p = getelementptr ptr, ptr %args, i64 %a
+  %object = load ptr, ptr %arg.p
+  %type = at ptr %object, $A_type
+  %is.array = icmp eq ptr %type, %array
+  br i1 %is.array, label %check.fields, label %slow
+check.fields:
+  %descr = at ptr %object, $A_descr
+  %descr.want = field ptr %record, $R_descr
+  %same.descr = icmp eq ptr %descr, %descr.want
+  %nd32 = at i32 %object, $A_nd
+  %nd = zext i32 %nd32 to i64
+  %same.rank = icmp eq i64 %nd, %rank
+  %flags32 = at i32 %object, $A_flags
+  %have.flags = zext i32 %flags32 to i64
+  %want.flags = field i64 %record, $R_flags
+  %both.flags = and i64 %have.flags, %want.flags
+  %good.flags = icmp eq i64 %both.flags, %want.flags
+  %data = at i64 %object, $A_data
+  %mask = field i64 %record, $R_align
+  %off = and i64 %data, %mask
+  %aligned = icmp eq i64 %off, 0
+  %ok0 = and i1 %same.descr, %same.rank
+  %ok1 = and i1 %good.flags, %aligned
+  %ok = and i1 %ok0, %ok1
+  br i1 %ok, label %dims, label %slow
+dims:
+  %itemsize = field i64 %record, $R_itemsize
+  %have.dims = at ptr %object, $A_dims
+  %have.strides = at ptr %object, $A_strides
+  br label %dim
+dim:
+  %d = phi i64 [ 0, %dims ], [ %d1, %dim.next ]
+  %size = phi i64 [ %itemsize, %dims ], [ %size1, %dim.next ]
+  %far = phi i64 [ %itemsize, %dims ], [ %far1, %dim.next ]
+  %dim.more = icmp slt i64 %d, %rank
+  br i1 %dim.more, label %dim.one, label %param.take
+dim.one:
+  %have = field i64 %have.dims, %d
+  %want0 = field i64 %extents, %d
+  %constant = icmp sge i64 %want0, 0
+  br i1 %constant, label %dim.compare, label %dim.scalar
+dim.scalar:
+  %number = xor i64 %want0, -1
+  %scalar.p = getelementptr i64, ptr %scalars, i64 %number
+  %bound = load i64, ptr %scalar.p
+  %unbound = icmp eq i64 %bound, -1
+  %want1 = select i1 %unbound, i64 %have, i64 %bound
+  store i64 %want1, ptr %scalar.p
+  br label %dim.compare
+dim.compare:
+  %want = phi i64 [ %want0, %dim.one ], [ %want1, %dim.scalar ]
+  %same = icmp eq i64 %have, %want
+  br i1 %same, label %dim.stride, label %slow
+dim.stride:
+  %size1 = mul i64 %size, %have
+  br i1 %is.strided, label %stride.check, label %dim.next
+stride.check:
+  %stride = field i64 %have.strides, %d
+  %stride.want = field i64 %strides, %d
+  %stride.same = icmp eq i64 %stride, %stride.want
+  %stride.positive = icmp sge i64 %stride, 0
+  %stride.ok = and i1 %stride.same, %stride.positive
+  %steps = sub i64 %have, 1
+  %reach = mul i64 %steps, %stride
+  br i1 %stride.ok, label %dim.next, label %slow
+dim.next:
+  %reach1 = phi i64 [ 0, %dim.stride ], [ %reach, %stride.check ]
+  %far1 = add i64 %far, %reach1
+  %d1 = add i64 %d, 1
+  br label %dim
+param.take:
+  %empty = icmp eq i64 %size, 0
+  %span0 = select i1 %is.strided, i64 %far, i64 %size
+  %span = select i1 %empty, i64 0, i64 %span0
+  %end = add i64 %data, %span
+  %begins.p = getelementptr i64, ptr %begins, i64 %p
+  store i64 %data, ptr %begins.p
+  %ends.p = getelementptr i64, ptr %ends, i64 %p
+  store i64 %end, ptr %ends.p
+  %buffers.p = getelementptr i64, ptr %buffers, i64 %p
+  store i64 %data, ptr %buffers.p
+  br label %param.next
+param.next:
+  %taken = phi i64 [ 0, %param.later ], [ 1, %param.take ]
+  %a.next = add i64 %a, %taken
+  %p1 = add i64 %p, 1
+  br label %param
+
+overlap:
+  br i1 %making, label %outputs, label %overlap.out
+overlap.out:
+  %o = phi i64 [ 0, %overlap ], [ %o1, %overlap.next ]
+  %o.more = icmp slt i64 %o, %nparams
+  br i1 %o.more, label %overlap.is, label %ready
+overlap.is:
+  %o.isout.p = getelementptr i8, ptr %isout, i64 %o
+  %o.isout = load i8, ptr %o.isout.p
+  %o.yes = icmp ne i8 %o.isout, 0
+  br i1 %o.yes, label %overlap.with, label %overlap.next
+overlap.with:
+  %o.begin.p = getelementptr i64, ptr %begins, i64 %o
+  %o.begin = load i64, ptr %o.begin.p
+  %o.end.p = getelementptr i64, ptr %ends, i64 %o
+  %o.end = load i64, ptr %o.end.p
+  br label %against
+against:
+  %q = phi i64 [ 0, %overlap.with ], [ %q1, %against.next ]
+  %q.more = icmp slt i64 %q, %nparams
+  br i1 %q.more, label %against.one, label %overlap.next
+against.one:
+  %q.begin.p = getelementptr i64, ptr %begins, i64 %q
+  %q.begin = load i64, ptr %q.begin.p
+  %q.end.p = getelementptr i64, ptr %ends, i64 %q
+  %q.end = load i64, ptr %q.end.p
+  %before = icmp ult i64 %o.begin, %q.end
+  %after = icmp ult i64 %q.begin, %o.end
+  %other = icmp ne i64 %o, %q
+  %touch = and i1 %before, %after
+  %clash = and i1 %touch, %other
+  br i1 %clash, label %slow, label %against.next
+against.next:
+  %q1 = add i64 %q, 1
+  br label %against
+overlap.next:
+  %o1 = add i64 %o, 1
+  br label %overlap.out
+
+outputs:
+  %m = phi i64 [ 0, %overlap ], [ %m1, %outputs.next ]
+  %m.more = icmp slt i64 %m, %nparams
+  br i1 %m.more, label %outputs.one, label %ready
+outputs.one:
+  %m.p = getelementptr ptr, ptr %outs, i64 %m
+  %m.maker = load ptr, ptr %m.p
+  %m.none = icmp eq ptr %m.maker, null
+  br i1 %m.none, label %outputs.next, label %outputs.make
+outputs.make:
+  %made = call ptr @PyObject_CallNoArgs(ptr %m.maker)
+  store ptr %made, ptr %m.p
+  %m.failed = icmp eq ptr %made, null
+  br i1 %m.failed, label %outputs.failed, label %outputs.take
+outputs.failed:
+  br label %undo
+outputs.take:
+  %made.data = at ptr %made, $A_data
+  %made.p = getelementptr ptr, ptr %buffers, i64 %m
+  store ptr %made.data, ptr %made.p
+  br label %outputs.next
+outputs.next:
+  %m1 = add i64 %m, 1
+  br label %outputs
+
+ready:
+  %release = and i64 %flags, 1
+  %long = icmp ne i64 %release, 0
+  br i1 %long, label %run.free, label %run.held
+run.free:
+  %state = call ptr @PyEval_SaveThread()
+  %code0 = call i32 @invoke(ptr %table, ptr %buffers, ptr %scalars, ptr %error)
+  call void @PyEval_RestoreThread(ptr %state)
+  br label %ran
+run.held:
+  %code1 = call i32 @invoke(ptr %table, ptr %buffers, ptr %scalars, ptr %error)
+  br label %ran
+ran:
+  %code = phi i32 [ %code0, %run.free ], [ %code1, %run.held ]
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %finish, label %failed
+failed:
+  %r = call ptr @raise(ptr %self, ptr %table, i32 %code, ptr %error)
+  br i1 %making, label %undo, label %failed.end
+failed.end:
+  ret ptr null
+
+undo:                                             ; let go of the outputs 0 .. n that were made
+  %n = phi i64 [ %m, %outputs.failed ], [ %nparams, %failed ]
+  br label %undo.one
+undo.one:
+  %w = phi i64 [ 0, %undo ], [ %w1, %undo.next ]
+  %w.more = icmp slt i64 %w, %n
+  br i1 %w.more, label %undo.look, label %undo.end
+undo.look:
+  %w.p = getelementptr ptr, ptr %outs, i64 %w
+  %w.object = load ptr, ptr %w.p
+  %w.none = icmp eq ptr %w.object, null
+  br i1 %w.none, label %undo.next, label %undo.drop
+undo.drop:
+  call void @Py_DecRef(ptr %w.object)
+  br label %undo.next
+undo.next:
+  %w1 = add i64 %w, 1
+  br label %undo.one
+undo.end:
+  ret ptr null
+
+finish:
+  br i1 %making, label %give.back, label %nothing
+nothing:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+give.back:
+  %nouts = sub i64 %nparams, %ninputs
+  %just.one = icmp eq i64 %nouts, 1
+  br i1 %just.one, label %one, label %several
+one:
+  %f = phi i64 [ 0, %give.back ], [ %f1, %one.next ]
+  %f.p = getelementptr ptr, ptr %outs, i64 %f
+  %f.object = load ptr, ptr %f.p
+  %f.none = icmp eq ptr %f.object, null
+  br i1 %f.none, label %one.next, label %one.found
+one.next:
+  %f1 = add i64 %f, 1
+  br label %one
+one.found:
+  ret ptr %f.object
+several:
+  %tuple = call ptr @PyTuple_New(i64 %nouts)
+  %t.none = icmp eq ptr %tuple, null
+  br i1 %t.none, label %several.failed, label %fill
+several.failed:
+  ret ptr null
+fill:
+  %g = phi i64 [ 0, %several ], [ %g1, %fill.next ]
+  %k = phi i64 [ 0, %several ], [ %k1, %fill.next ]
+  %g.more = icmp slt i64 %g, %nparams
+  br i1 %g.more, label %fill.look, label %fill.end
+fill.look:
+  %g.p = getelementptr ptr, ptr %outs, i64 %g
+  %g.object = load ptr, ptr %g.p
+  %g.none = icmp eq ptr %g.object, null
+  br i1 %g.none, label %fill.next, label %fill.set
+fill.set:
+  %s = call i32 @PyTuple_SetItem(ptr %tuple, i64 %k, ptr %g.object)
+  br label %fill.next
+fill.next:
+  %step = phi i64 [ 0, %fill.look ], [ 1, %fill.set ]
+  %k1 = add i64 %k, %step
+  %g1 = add i64 %g, 1
+  br label %fill
+fill.end:
+  ret ptr %tuple
+
+slow:
+  %result = call ptr @slow(ptr %self, ptr %args, i64 %nargs, ptr %names)
+  ret ptr %result
+}
+"""
