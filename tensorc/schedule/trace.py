@@ -217,19 +217,20 @@ def _to_record(step: Step) -> dict[str, Any]:
 
 
 def _from_record(number: int, record) -> Step:
-    if not isinstance(record, dict) or record.get("step") not in PRIMITIVES:
+    name = record.get("step") if isinstance(record, dict) else None
+    if not isinstance(name, str) or name not in PRIMITIVES:
         raise ScheduleError(f"trace: step {number} is none that is known: {_short(record)}")
-    primitive = PRIMITIVES[record["step"]]
+    primitive = PRIMITIVES[name]
     defaults = dict(primitive.defaults)
-    known = {"step", "results", *[name for name, _ in primitive.arguments]}
+    known = {"step", "results", *[argument for argument, _ in primitive.arguments]}
     if record.keys() - known:
         raise ScheduleError(f"trace: step {number} has unknown fields: {_short(record)}")
     args = [
-        _checked(number, name, kind, record.get(name, defaults.get(name)))
-        for name, kind in primitive.arguments
+        _checked(number, argument, kind, record.get(argument, defaults.get(argument)))
+        for argument, kind in primitive.arguments
     ]
     results = _checked(number, "results", "loops", record.get("results", []))
-    return Step(record["step"], tuple(args), results)
+    return Step(name, tuple(args), results)
 
 
 def _checked(number: int, name: str, kind: str, value):

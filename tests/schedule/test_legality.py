@@ -30,8 +30,10 @@ function stencil(A: float32[8, 6], out C: float32[6, 6])
 """
 
 # A producer that relies on rows which earlier iterations made.
-SLIDING = STENCIL.replace("in 0 .. 3", "in 0 .. 1").replace("= y + P.i", "= y").replace(
-    "P[i, j] + P[i + 1, j] + P[i + 2, j]", "P[i, j] + P[max(i - 1, 0), j]"
+SLIDING = (
+    STENCIL.replace("in 0 .. 3", "in 0 .. 1")
+    .replace("= y + P.i", "= y")
+    .replace("P[i, j] + P[i + 1, j] + P[i + 2, j]", "P[i, j] + P[max(i - 1, 0), j]")
 )
 
 
@@ -57,14 +59,18 @@ def test_values_of_other_iterations_are_not_parallel():
 
 
 def test_a_producer_that_is_used_elsewhere_too_is_not_private():
-    text = STENCIL.replace("out C", "out P: float32[8, 6], out C").replace("  alloc P: float32[8, 6]\n", "")
+    text = STENCIL.replace("out C", "out P: float32[8, 6], out C").replace(
+        "  alloc P: float32[8, 6]\n", ""
+    )
     with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'P'"):
         parallel(nest(text), "y")
 
 
 def test_holes_do_not_cover():
-    text = STENCIL.replace("= y + P.i", "= y + P.i * 2").replace("8, 6]", "12, 6]").replace(
-        "spatial i: 8", "spatial i: 12"
+    text = (
+        STENCIL.replace("= y + P.i", "= y + P.i * 2")
+        .replace("8, 6]", "12, 6]")
+        .replace("spatial i: 8", "spatial i: 12")
     )
     with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'P'"):
         parallel(nest(text), "y")
@@ -193,7 +199,9 @@ def test_a_sum_that_is_made_twice_is_not_parallel():
 
 
 def test_but_a_copy_that_is_made_twice_is():
-    text = OVERLAP.replace("          reduce k: 3 = C.k\n          init\n            C[i] = float32(0.0)\n", "")
+    text = OVERLAP.replace(
+        "          reduce k: 3 = C.k\n          init\n            C[i] = float32(0.0)\n", ""
+    )
     text = text.replace("C[i] + A[i, k]", "A[i, 0]")
     assert_same(nest(text), parallel(nest(text), "t"))
 

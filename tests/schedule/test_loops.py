@@ -110,7 +110,9 @@ for C.i.0 in 0 .. 3 {tail = "cut"}
 def test_inexact_splits(factors, tail):
     function, names = split(copy(), "C.i", factors, tail)
     expected = "cut" if tail == "auto" else tail
-    assert f'for {names[0]} in 0 .. ' in show(function) and f'{{tail = "{expected}"}}' in show(function)
+    assert f"for {names[0]} in 0 .. " in show(function) and f'{{tail = "{expected}"}}' in show(
+        function
+    )
     assert show(function).count("tail") == 1
     assert_same(copy(), function)
 
@@ -172,8 +174,14 @@ def test_new_names_avoid_taken_ones():
         (("C.i", (7,)), "split(loop 'C.i'): factors (7,) multiply to 7, the extent is 8"),
         (("C.i", (None, 0)), "split(loop 'C.i'): factor 0 is no integer of 1 or more, nor None"),
         (("C.i", (None, -4)), "split(loop 'C.i'): factor -4 is no integer of 1 or more, nor None"),
-        (("C.i", (None, 2.0)), "split(loop 'C.i'): factor 2.0 is no integer of 1 or more, nor None"),
-        (("C.i", (None, True)), "split(loop 'C.i'): factor True is no integer of 1 or more, nor None"),
+        (
+            ("C.i", (None, 2.0)),
+            "split(loop 'C.i'): factor 2.0 is no integer of 1 or more, nor None",
+        ),
+        (
+            ("C.i", (None, True)),
+            "split(loop 'C.i'): factor True is no integer of 1 or more, nor None",
+        ),
         (("C.i", (None, None)), "split(loop 'C.i'): factors (None, None) hold more than one None"),
         (("C.i", ()), "split(loop 'C.i'): factors must be a sequence of at least one, not ()"),
         (("C.i", 4), "split(loop 'C.i'): factors must be a sequence of at least one, not 4"),
@@ -218,7 +226,10 @@ def test_split_refuses_loops_of_a_kind_or_with_a_start():
         "split(loop 'C.i'): the loop is unrolled; only serial loops can be"
     )
     function = parse(COPY.format(n="8").replace("C.i in 0", "C.i in 1").strip())
-    assert refused(split, function, "C.i", (None, 4)) == "split(loop 'C.i'): the loop does not start at 0"
+    assert (
+        refused(split, function, "C.i", (None, 4))
+        == "split(loop 'C.i'): the loop does not start at 0"
+    )
 
 
 def test_the_note_marks_the_loop():
@@ -389,7 +400,9 @@ def test_fuse_refuses_a_triangle():
 # parallel, vectorize, unroll
 
 
-@pytest.mark.parametrize("step, kind", [(parallel, "parallel"), (vectorize, "vectorized"), (unroll, "unrolled")])
+@pytest.mark.parametrize(
+    "step, kind", [(parallel, "parallel"), (vectorize, "vectorized"), (unroll, "unrolled")]
+)
 def test_kinds(step, kind):
     function = step(matmul(), "C.j")
     assert f"for C.j in 0 .. 6 {kind}\n" in show(function)
@@ -451,7 +464,9 @@ def test_one_vectorized_loop_on_a_path():
 
 def test_a_loop_has_one_kind():
     function = unroll(copy(), "C.j")
-    assert refused(vectorize, function, "C.j") == "vectorize(loop 'C.j'): the loop is unrolled already"
+    assert (
+        refused(vectorize, function, "C.j") == "vectorize(loop 'C.j'): the loop is unrolled already"
+    )
 
 
 def test_a_parallel_loop_does_not_move_into_lanes():
