@@ -8,6 +8,7 @@ from threading import Lock
 
 import llvmlite.binding as llvm
 
+import tensorc.codegen.llvm.math  # noqa: F401 - adds the emitter of calls
 from tensorc.artifact import Artifact, Param
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
