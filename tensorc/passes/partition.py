@@ -6,8 +6,8 @@
 Below a loop annotated `tail = "cut"`, every guard that is linear in the loops around it is looked at. The place of the
 cut is the innermost loop of many iterations that the guard depends on, since what lies inside it exists twice
 afterwards: where the guard holds for all or none of such an iteration, the loop just ends earlier and nothing is
-doubled. In a tail, unrolled loops are shortened to the iterations that can do something; what is left of a guard
-stays, and becomes a mask if a vectorized loop depends on it. A parallel loop stays one loop with a branch inside, so
+doubled. In a tail, unrolled loops are shortened to the iterations that can do something, and vectorized ones where that
+leaves a power of two; what is left of a guard stays, and becomes a mask if a vectorized loop depends on it. A parallel loop stays one loop with a branch inside, so
 that its tail runs beside the rest.
 """
 
@@ -171,7 +171,8 @@ class _Cutter:
         """The loop with another extent, and without some conditions in it."""
         body = self.visit(loop.body, domain.bind(loop.var, loop.start, extent), dropped)
         if is_const(extent, 1):
-            return specialize(body, {loop.var: loop.start}, domain)
+            body = specialize(body, {loop.var: loop.start}, domain)
+            return _partition(body, domain, True) if self.plan.in_tail else body
         return make_for(loop.var, loop.start, extent, loop.kind, body, _without_cut(loop))
 
     def _trim(self, loop: For, guards: list[Guard], domain: Domain, dropped: frozenset[Expr]) -> Stmt:
@@ -179,6 +180,8 @@ class _Cutter:
         if not is_const(end) or type(loop.extent) is not Const or not _is_guarded(loop.body, _conditions(guards)):
             return self._loop(loop, loop.extent, domain, dropped)
         extent = min(end.value, loop.extent.value)
+        if loop.kind == "vectorized" and extent & (extent - 1):  # full vectors with a mask beat odd ones
+            return self._loop(loop, loop.extent, domain, dropped)
         held = [g.condition for g in guards if can_prove(g.sure >= loop.start + extent, domain)]
         return self._loop(loop, index(extent), domain, dropped.union(held))
 

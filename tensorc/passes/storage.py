@@ -12,7 +12,7 @@ is its offset in elements, outer loops' terms first, the constant last.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, bounds, simplify
@@ -32,14 +32,13 @@ ALIGNMENT = 64
 
 def place_buffers(function: Function) -> Function:
     """The function with every internal buffer in an `Alloc`, and one index for every access."""
-    layouts = {buffer: _whole(buffer) for buffer in function.params}
-    body = function.body
+    body, layouts = function.body, {}
     if function.allocs:
-        accesses = {buffer: [] for buffer in function.allocs}
-        _collect(body, (), (), entry_domain(function), accesses)
-        placer = _Placer(accesses)
-        body = placer.place(body, [b for b in function.allocs if accesses[b]], 0, LOCAL_BYTES)
-        layouts.update(placer.layouts)
+        record = _Record(function.allocs)
+        record.collect(body, (), (), entry_domain(function))
+        placer = _Placer(record.accesses, record.ranges)
+        body = placer.place(body, [b for b in function.allocs if record.accesses[b]], 0, LOCAL_BYTES)
+        layouts = placer.layouts
     return function.with_(body=_Flattener(layouts).visit(body, 0), allocs=())
 
 
@@ -89,49 +88,61 @@ def _strides(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(reversed(strides)) if buffer.shape else ()
 
 
-def _collect(stmt: Stmt, path, conditions, domain: Domain, accesses: dict[Buffer, list[_Access]]) -> None:
-    """The accesses to internal buffers, in order."""
-    for expr in exprs(stmt):
-        for e in walk_expr(expr):
-            if type(e) is Load and e.buffer in accesses:
-                accesses[e.buffer].append(_Access(e.indices, e.mask, False, path, conditions, domain))
-    match stmt:
-        case Store(buffer, indices, _, mask):
-            if buffer in accesses:
-                accesses[buffer].append(_Access(indices, mask, True, path, conditions, domain))
-        case For(var, start, extent, _, body):
-            _collect(body, (*path, stmt), conditions, domain.bind(var, start, extent), accesses)
-        case Let(_, _, body):
-            _collect(body, (*path, stmt), conditions, domain, accesses)
-        case If(condition, then, orelse):
-            _collect(then, path, (*conditions, *conjuncts(condition)), domain.given(condition), accesses)
-            if orelse is not None:
-                _collect(orelse, path, (*conditions, logical_not(condition)), domain, accesses)
-        case _:
-            for inner in substmts(stmt):
-                _collect(inner, path, conditions, domain, accesses)
+class _Record:
+    """The accesses to internal buffers in order, and which of them lie in each statement."""
+
+    def __init__(self, buffers: tuple[Buffer, ...]):
+        self.accesses: dict[Buffer, list[_Access]] = {buffer: [] for buffer in buffers}
+        self.ranges: dict[int, dict[Buffer, tuple[int, int]]] = {}
+
+    def collect(self, stmt: Stmt, path, conditions, domain: Domain) -> None:
+        before = {buffer: len(found) for buffer, found in self.accesses.items()}
+        for expr in exprs(stmt):
+            for e in walk_expr(expr):
+                if type(e) is Load and e.buffer in self.accesses:
+                    self.accesses[e.buffer].append(_Access(e.indices, e.mask, False, path, conditions, domain))
+        match stmt:
+            case Store(buffer, indices, _, mask):
+                if buffer in self.accesses:
+                    self.accesses[buffer].append(_Access(indices, mask, True, path, conditions, domain))
+            case For(var, start, extent, _, body):
+                self.collect(body, (*path, stmt), conditions, domain.bind(var, start, extent))
+            case Let(_, _, body):
+                self.collect(body, (*path, stmt), conditions, domain)
+            case If(condition, then, orelse):
+                self.collect(then, path, (*conditions, *conjuncts(condition)), domain.given(condition))
+                if orelse is not None:
+                    self.collect(orelse, path, (*conditions, logical_not(condition)), domain)
+            case _:
+                for inner in substmts(stmt):
+                    self.collect(inner, path, conditions, domain)
+        ranges = self.ranges.setdefault(id(stmt), {})
+        for buffer, begin in before.items():
+            if len(self.accesses[buffer]) > begin:
+                ranges[buffer] = (min(begin, ranges.get(buffer, (begin,))[0]), len(self.accesses[buffer]))
 
 
 class _Placer:
-    def __init__(self, accesses: dict[Buffer, list[_Access]]):
+    """`layouts` tells what each placed buffer stands for, and how."""
+
+    def __init__(self, accesses: dict[Buffer, list[_Access]], ranges: dict[int, dict[Buffer, tuple[int, int]]]):
         self.accesses = accesses
-        self.layouts: dict[Buffer, _Layout] = {}
-        self.used: dict[int, frozenset[Buffer]] = {}
+        self.ranges = ranges
+        self.layouts: dict[Buffer, tuple[Buffer, _Layout]] = {}
+        self.parts: dict[Buffer, int] = {}
 
     def place(self, stmt: Stmt, buffers: list[Buffer], depth: int, room: int) -> Stmt:
-        """The statement with an `Alloc` in it or around it for each of the buffers, which nothing else uses."""
+        """The statement with memory for each of the buffers in it or around it, as nothing else needs their values."""
         if not buffers:
             return stmt
         if type(stmt) is Seq:
             return self._sequence(stmt.stmts, buffers, depth, room)
         if type(stmt) is Alloc:
-            return replace_body(stmt, self.place(stmt.body, buffers, depth, room - _bytes(stmt.buffer)))
+            return replace_body(stmt, self.place(stmt.body, buffers, depth, room - max(0, _bytes(stmt.buffer))))
         parts = substmts(stmt)
         here = [b for b in buffers if not self._goes_in(stmt, parts, b, depth)]
         there = [b for b in buffers if b not in here]
-        new = [self._alloc(b, depth) for b in here]
-        new, room = _scoped(new, room)
-        self._settle(here, new)
+        new, room = self._placed(here, [stmt], depth, room)
         depth += type(stmt) is For or type(stmt) is Let
 
         def inside(part: Stmt) -> Stmt:
@@ -140,50 +151,86 @@ class _Placer:
         return _wrapped(new, map_substmts(stmt, inside) if there else stmt)
 
     def _sequence(self, stmts: tuple[Stmt, ...], buffers: list[Buffer], depth: int, room: int) -> Stmt:
-        """Buffers used by one statement go there, others around all those that use them."""
-        ranges: list[list] = []
+        """Buffers used by one statement go there, others around all those that share their values."""
+        ranges: list[tuple[int, int, list[Buffer]]] = []
         inner: dict[int, list[Buffer]] = {}
         for buffer in buffers:
-            users = [at for at, stmt in enumerate(stmts) if buffer in self._uses(stmt)]
-            if len(users) == 1:
-                inner.setdefault(users[0], []).append(buffer)
-            else:
-                ranges.append([users[0], users[-1] + 1, [buffer]])
+            for users in self._segments(stmts, buffer, depth):
+                if len(users) == 1:
+                    inner.setdefault(users[0], []).append(buffer)
+                else:
+                    ranges.append((users[0], users[-1] + 1, [buffer]))
         result: list[Stmt] = []
         at = 0
         for begin, end, group in _merged(ranges):
             result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, begin)]
-            new, left = _scoped([self._alloc(b, depth) for b in group], room)
-            self._settle(group, new)
-            body = seq(*[self.place(stmts[i], inner.get(i, []), depth, left) for i in range(begin, end)])
-            result.append(_wrapped(new, body))
+            new, left = self._placed(list(dict.fromkeys(group)), stmts[begin:end], depth, room)
+            inside = [[b for b in inner.get(i, []) if b not in group] for i in range(begin, end)]
+            body = [self.place(s, of, depth, left) for s, of in zip(stmts[begin:end], inside)]
+            result.append(_wrapped(new, seq(*body)))
             at = end
         result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, len(stmts))]
         return seq(*result)
 
-    def _uses(self, stmt: Stmt) -> frozenset[Buffer]:
-        found = self.used.get(id(stmt))
-        if found is None:
-            own = {e.buffer for expr in exprs(stmt) for e in walk_expr(expr) if type(e) is Load}
-            if type(stmt) is Store:
-                own.add(stmt.buffer)
-            found = frozenset(own & self.accesses.keys()).union(*map(self._uses, substmts(stmt)))
-            self.used[id(stmt)] = found
-        return found
+    def _segments(self, stmts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> Iterator[list[int]]:
+        """The statements that use a buffer, apart where the later ones read nothing that the earlier ones wrote."""
+        users = [at for at, stmt in enumerate(stmts) if buffer in self._uses(stmt)]
+        current = users[:1]
+        for at in users[1:]:
+            if self._is_private(buffer, stmts[at:], depth):
+                yield current
+                current = []
+            current.append(at)
+        yield current
+
+    def _uses(self, stmt: Stmt) -> Mapping[Buffer, tuple[int, int]]:
+        return self.ranges.get(id(stmt), {})
+
+    def _found(self, buffer: Buffer, stmts: Sequence[Stmt]) -> list[_Access]:
+        """The accesses in statements that follow one another."""
+        ranges = [self._uses(stmt)[buffer] for stmt in stmts if buffer in self._uses(stmt)]
+        return self.accesses[buffer][ranges[0][0] : ranges[-1][1]]
+
+    def _is_private(self, buffer: Buffer, stmts: Sequence[Stmt], depth: int) -> bool:
+        """Whether statements, with the loops outside `depth` standing still, read only what they wrote themselves."""
+        found = self._found(buffer, stmts)
+        for at, access in enumerate(found):
+            if not access.is_store and not any(
+                other.is_store and _covers(other, access, buffer, depth) for other in found[:at]
+            ):
+                return False
+        return True
 
     def _goes_in(self, stmt: Stmt, parts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> bool:
-        """Whether a buffer may live in one part of the statement."""
-        if sum(buffer in self._uses(part) for part in parts) != 1:
-            return False
+        """Whether a buffer may live in the parts of the statement, in each for itself."""
         if any(type(e) is Load and e.buffer is buffer for expr in exprs(stmt) for e in walk_expr(expr)):
             return False
+        users = [part for part in parts if buffer in self._uses(part)]
         if type(stmt) is For:
-            return stmt.kind == "parallel" or _is_private(buffer, self.accesses[buffer], depth + 1)
-        return type(stmt) is If or type(stmt) is Let
+            return stmt.kind == "parallel" or self._is_private(buffer, users, depth + 1)
+        if type(stmt) is If:
+            return len(users) == 1 or all(self._is_private(buffer, [part], depth) for part in users)
+        return type(stmt) is Let
 
-    def _alloc(self, buffer: Buffer, depth: int) -> tuple[Buffer, tuple[Affine, ...]]:
-        """The buffer as small as its accesses allow, and where it begins."""
-        regions = [_region(access, buffer, depth) for access in self.accesses[buffer]]
+    def _placed(self, buffers: list[Buffer], stmts: Sequence[Stmt], depth: int, room: int) -> tuple[list[Buffer], int]:
+        """New buffers, as small as the statements allow, and the room for local ones that is left."""
+        result = []
+        for buffer in buffers:
+            shape, origins = self._needed(buffer, stmts, depth)
+            part = self.parts[buffer] = self.parts.get(buffer, -1) + 1
+            name = f"{buffer.name}.{part}" if part else buffer.name
+            new = buffer.with_(name=name, shape=shape, alignment=max(ALIGNMENT, buffer.alignment))
+            if buffer.scope in ("global", "local"):
+                fits = 0 <= _bytes(new) <= room
+                room -= _bytes(new) if fits else 0
+                new = new.with_(scope="local" if fits else "global")
+            self.layouts[new] = (buffer, _Layout(new, origins, _strides(new)))
+            result.append(new)
+        return result, room
+
+    def _needed(self, buffer: Buffer, stmts: Sequence[Stmt], depth: int) -> tuple[tuple[Expr, ...], tuple[Affine, ...]]:
+        """The shape that the accesses need, and what their indices start from."""
+        regions = [_region(access, depth) for access in self._found(buffer, stmts)]
         shape, origins = [], []
         for axis, extent in enumerate(buffer.shape):
             span = _hull([region[axis] for region in regions])
@@ -193,24 +240,7 @@ class _Placer:
                 continue
             shape.append(index(span.hi - span.lo + 1))
             origins.append(Affine(span.base.terms, span.base.constant + span.lo))
-        return buffer.with_(shape=tuple(shape), alignment=max(ALIGNMENT, buffer.alignment)), tuple(origins)
-
-    def _settle(self, buffers: list[Buffer], new: list[tuple[Buffer, tuple[Affine, ...]]]) -> None:
-        for buffer, (small, origins) in zip(buffers, new):
-            self.layouts[buffer] = _Layout(small, origins, _strides(small))
-
-
-def _scoped(new: list[tuple[Buffer, tuple[Affine, ...]]], room: int):
-    """The new buffers in their scopes, and the room for local ones that is left."""
-    result = []
-    for buffer, origins in new:
-        if buffer.scope in ("global", "local"):
-            size = _bytes(buffer)
-            fits = 0 <= size <= room
-            room -= size if fits else 0
-            buffer = buffer.with_(scope="local" if fits else "global")
-        result.append((buffer, origins))
-    return result, room
+        return tuple(shape), tuple(origins)
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -220,13 +250,13 @@ def _bytes(buffer: Buffer) -> int:
     return math.prod([extent.value for extent in buffer.shape]) * buffer.dtype.bytes
 
 
-def _wrapped(new: list[tuple[Buffer, tuple[Affine, ...]]], body: Stmt) -> Stmt:
-    for buffer, _ in reversed(new):
+def _wrapped(new: list[Buffer], body: Stmt) -> Stmt:
+    for buffer in reversed(new):
         body = Alloc(buffer, body)
     return body
 
 
-def _merged(ranges: list[list]) -> Iterator[tuple[int, int, list[Buffer]]]:
+def _merged(ranges: list[tuple[int, int, list[Buffer]]]) -> Iterator[tuple[int, int, list[Buffer]]]:
     """Ranges that overlap made one, in order."""
     current = None
     for begin, end, group in sorted(ranges, key=lambda r: (r[0], -r[1])):
@@ -243,7 +273,7 @@ def _merged(ranges: list[list]) -> Iterator[tuple[int, int, list[Buffer]]]:
 # What an access touches while the loops outside `depth` stand still.
 
 
-def _region(access: _Access, buffer: Buffer, depth: int) -> tuple[_Span | None, ...]:
+def _region(access: _Access, depth: int) -> tuple[_Span | None, ...]:
     """One span a dimension; None where it is not known."""
     inner = {binder.var for binder in access.path[depth:]}
     return tuple([_span(e, inner, access.domain) for e in access.indices])
@@ -287,16 +317,6 @@ def _covers_all(span: _Span, extent: Expr) -> bool:
     return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
 
 
-def _is_private(buffer: Buffer, accesses: list[_Access], depth: int) -> bool:
-    """Whether an iteration of the loop at `depth - 1` reads only what it wrote itself."""
-    for at, access in enumerate(accesses):
-        if not access.is_store and not any(
-            other.is_store and _covers(other, access, buffer, depth) for other in accesses[:at]
-        ):
-            return False
-    return True
-
-
 def _covers(write: _Access, read: _Access, buffer: Buffer, depth: int) -> bool:
     """Whether a write, each time before the read, writes all that is read."""
     common = depth
@@ -313,7 +333,7 @@ def _covers(write: _Access, read: _Access, buffer: Buffer, depth: int) -> bool:
             return False
     if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
         return False
-    spans = zip(_region(write, buffer, common), _region(read, buffer, common), buffer.shape)
+    spans = zip(_region(write, common), _region(read, common), buffer.shape)
     return all(_span_covers(w, r, extent) for w, r, extent in spans)
 
 
@@ -335,11 +355,12 @@ def _span_covers(write: _Span | None, read: _Span | None, extent: Expr) -> bool:
 
 
 class _Flattener:
-    """Gives every access one index. `depths` tells which loops are further out."""
+    """Gives every access one index. `placed` tells what the buffers of `Alloc`s stand for."""
 
-    def __init__(self, layouts: Mapping[Buffer, _Layout]):
-        self.layouts = dict(layouts)
-        self.depths: dict[Var, int] = {}
+    def __init__(self, placed: Mapping[Buffer, tuple[Buffer, _Layout]]):
+        self.placed = placed
+        self.layouts: dict[Buffer, _Layout] = {}
+        self.depths: dict[Var, int] = {}  # how far in each loop is
 
     def visit(self, stmt: Stmt, depth: int) -> Stmt:
         match stmt:
@@ -348,6 +369,10 @@ class _Flattener:
                 stmt = map_exprs(stmt, self.expr)
                 body = self.visit(stmt.body, depth + 1)
                 return stmt if body is stmt.body else replace_body(stmt, body)
+            case Alloc(buffer, body) if buffer in self.placed:
+                original, layout = self.placed[buffer]
+                self.layouts[original] = layout
+                return Alloc(buffer, self.visit(body, depth))
             case Store(buffer, indices, value, mask):
                 layout = self._layout(buffer)
                 mask = None if mask is None else self.expr(mask)
