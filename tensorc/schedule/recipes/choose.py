@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc.ir.expr import Call, Expr, IfThenElse, Load
+from tensorc.ir.expr import Call, Const, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, walk_expr
@@ -14,7 +14,7 @@ from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
 RECIPES = (contraction, reduction, elementwise)  # the first that matches is taken
-CHEAP = 12  # operations that may be repeated in every consumer
+CHEAP = 12  # operations that may be done again where a stage is read several times
 
 
 class Scoped:
@@ -58,16 +58,18 @@ def _is_inlinable(function: Function, block: Block) -> bool:
     buffer = block.body.buffer
     if buffer in function.params or tuple(it.var for it in block.iters) != block.body.indices:
         return False
-    readers = [other for other in all_blocks(function) if other is not block and _reads(other, buffer)]
-    if not readers or buffer in [e.buffer for e in walk_expr(block.body.value) if type(e) is Load]:
+    own = [e for e in walk_expr(block.body.value) if type(e) is Load and e.buffer is buffer]
+    readers = [other for other in all_blocks(function) if _loads(other, buffer)]
+    if not readers or own:
         return False
     if any(it.kind == "reduce" for reader in readers for it in reader.iters):
         return _is_trivial(block.body.value)
-    return len(readers) == 1 or _cost(block.body.value) <= CHEAP
+    again = len({(reader.name, load) for reader in readers for load in _loads(reader, buffer)}) - 1
+    return _cost(block.body.value) * again <= CHEAP
 
 
-def _reads(block: Block, buffer) -> bool:
-    return any(type(e) is Load and e.buffer is buffer for e in all_exprs(block))
+def _loads(block: Block, buffer) -> list[Load]:
+    return [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
 
 
 def _is_trivial(value: Expr) -> bool:
@@ -76,4 +78,4 @@ def _is_trivial(value: Expr) -> bool:
 
 
 def _cost(value: Expr) -> int:
-    return sum(20 if type(e) is Call else e.dtype.is_float for e in walk_expr(value))
+    return sum(20 if type(e) is Call else e.dtype.is_float for e in walk_expr(value) if type(e) not in (Load, Const))

@@ -33,10 +33,10 @@ def matches(pattern: Pattern) -> bool:
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     """Choose how many of the last axes are walked as one, and the vector; touches no IR."""
     pattern = group.main
-    fused = _fusable(pattern)
     axes = pattern.spatial
-    extent = math.prod(_size(axis) for axis in axes[len(axes) - fused :])
     lanes = target.lanes(pattern.itemsize)
+    fused = _fusable(pattern, lanes)
+    extent = math.prod(_size(axis) for axis in axes[len(axes) - fused :])
     default = lanes * (4 if pattern.cost <= LIGHT else 1)
     options = tuple(lanes * factor for factor in (1, 2, 4, 8))
     while default > lanes and default * 4 > extent:
@@ -72,13 +72,24 @@ def _size(axis: Axis) -> int:
     return UNKNOWN_EXTENT if axis.extent is None else axis.extent
 
 
-def _fusable(pattern: Pattern) -> int:
-    """How many of the last axes every access walks as one contiguous run, or does not depend on at all."""
+def _fusable(pattern: Pattern, lanes: int) -> int:
+    """How many of the last axes are walked as one: those along which memory runs on without a break.
+
+    An access that a clamp or the like makes irregular along the outer axis ends the run if that is long enough for
+    vectors already; if not, vectors of gathered elements beat no vectors.
+    """
     axes = pattern.spatial
     fused = min(1, len(axes))
-    while fused < len(axes) and all(
-        _runs_on(access, axes[len(axes) - fused - 1], axes[len(axes) - fused :]) for access in (pattern.store, *pattern.loads)
-    ):
+    while fused < len(axes):
+        outer, inner = axes[len(axes) - fused - 1], axes[len(axes) - fused :]
+        long = math.prod(map(_size, inner)) >= lanes
+        voices = [
+            access
+            for access in (pattern.store, *pattern.loads)
+            if access.stride(inner[0].name) is not None and (long or access.stride(outer.name) is not None)
+        ]
+        if not all(_runs_on(access, outer, inner) for access in voices):
+            break
         fused += 1
     return fused
 
@@ -87,8 +98,4 @@ def _runs_on(access: Access, outer: Axis, inner: tuple[Axis, ...]) -> bool:
     """Whether a step of `outer` moves the address as far as the whole run of the axes inside."""
     if outer.extent is None or any(axis.extent is None for axis in inner):
         return False
-    first = access.stride(inner[0].name)
-    step = access.stride(outer.name)
-    if first is None or step is None:
-        return False
-    return step == first * inner[0].extent
+    return access.stride(outer.name) == access.stride(inner[0].name) * inner[0].extent
