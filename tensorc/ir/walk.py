@@ -267,9 +267,12 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """Every node of an expression, itself first."""
-    yield expr
-    for operand in children(expr):
-        yield from walk_expr(operand)
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        yield e
+        if type(e) is not Var and type(e) is not Const:
+            stack.extend(reversed(children(e)))
 
 
 def all_exprs(stmt: Stmt) -> Iterator[Expr]:
