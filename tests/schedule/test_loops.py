@@ -1,4 +1,4 @@
-"""split, fuse, reorder, parallel, vectorize, unroll: the text before and after, the same answers, the refusals."""
+"""Loop primitives: the text before and after, the same answers, the refusals."""
 
 from __future__ import annotations
 
@@ -343,8 +343,8 @@ def test_reorder_refuses_where_the_init_would_come_late():
     function, names = split(function, name, (None, 5))
     message = refused(reorder, function, names[::-1])
     assert message == (
-        f"reorder(loops {names[1]!r}, {names[0]!r}): in the new order the init of block 'C' may not "
-        "run first; decompose_reduction makes it a block of its own"
+        f"reorder(loops {names[1]!r}, {names[0]!r}): in the new order the init of block 'C' may "
+        "not run first; decompose_reduction makes it a block of its own"
     )
 
 
@@ -479,7 +479,8 @@ def test_a_parallel_loop_does_not_move_into_lanes():
 def test_nothing_is_known_of_actions_outside_blocks():
     text = "function f(out C: float32[8])\n  for i in 0 .. 8\n    C[i] = float32(0.0)"
     assert refused(parallel, parse(text), "i") == (
-        "parallel(loop 'i'): store statements outside blocks lie below; only blocks say what they do"
+        "parallel(loop 'i'): store statements outside blocks lie below; only blocks say what they "
+        "do"
     )
 
 

@@ -133,7 +133,8 @@ function f(A: float32[4, 3], out C: float32[4], out D: float32[4])
         C[i] = C[i] + A[i, k]
 """
 
-# Each iteration of t makes C[t .. t + 2] anew: made zero before the loop over t, it would be added to three times.
+# Each iteration of t makes C[t .. t + 2] anew: made zero only before the loop over t, it would
+# be added to three times.
 AGAIN = """
 function f(A: float32[6, 3], out D: float32[4])
   alloc C: float32[6]

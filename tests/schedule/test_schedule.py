@@ -140,7 +140,8 @@ def test_a_loop_that_is_gone_is_explained():
     with pytest.raises(ScheduleError) as caught:
         s.vectorize(k)
     assert str(caught.value) == (
-        "vectorize: loop 'C.k' is gone, split(loop='C.k', factors=(None, 2), tail='auto') replaced it"
+        "vectorize: loop 'C.k' is gone, split(loop='C.k', factors=(None, 2), tail='auto') "
+        "replaced it"
     )
 
 
