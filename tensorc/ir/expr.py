@@ -55,6 +55,7 @@ class Expr(Node):
     """A value: scalar, or a vector where its dtype has lanes. `dtype` is set when a node is made."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # NumPy's operators leave theirs to ours, whichever side it stands on
     dtype: DType
 
     def __bool__(self):
@@ -667,11 +668,13 @@ def neg(value) -> Expr:
 
 def minimum(a, b) -> Expr:
     a, b = match_dtypes("min(a, b)", a, b)
+    _numeric("min(a, b)", a.dtype)
     return Const(min(a.value, b.value), a.dtype) if _both_int_consts(a, b) else Min(a, b)
 
 
 def maximum(a, b) -> Expr:
     a, b = match_dtypes("max(a, b)", a, b)
+    _numeric("max(a, b)", a.dtype)
     return Const(max(a.value, b.value), a.dtype) if _both_int_consts(a, b) else Max(a, b)
 
 
@@ -687,6 +690,8 @@ _COMPARE = {
 
 def _compare(cls, a, b) -> Expr:
     a, b = match_dtypes(f"a {cls.symbol} b", a, b)
+    if cls is not EQ and cls is not NE:
+        _numeric(f"a {cls.symbol} b", a.dtype)
     if type(a) is Const and type(b) is Const:
         return Const(_COMPARE[cls.__name__](a.value, b.value), bool_)
     return cls(a, b)

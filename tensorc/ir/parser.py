@@ -544,7 +544,7 @@ class _Parser:
         line.end()
         element = line.access(buffer, indices, mask)
         if value.dtype is not element.dtype:
-            line.fail(f"a {value.dtype} value is stored to {element.dtype} elements")
+            line.fail(f"a value of {value.dtype} is stored to elements of {element.dtype}")
         return Store(buffer, indices, value, mask)
 
     def loop(self, line: _Line) -> Stmt:

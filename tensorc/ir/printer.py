@@ -79,7 +79,7 @@ def number_text(value: int | float | bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, float):
-        return str(int(value))
+        return str(value)
     if not math.isnan(value):
         return repr(float(value))
     bits = struct.pack("<d", value)
@@ -102,7 +102,7 @@ def _literal_text(value) -> str:
 
 
 def _string_text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
 
 
 def _clean(name: str) -> str:

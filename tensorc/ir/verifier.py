@@ -273,7 +273,8 @@ class _Verifier:
             self.fail(f"buffer {buffer.name!r} is not declared here")
         wanted = 1 if self.flat else len(buffer.shape)
         if len(indices) != wanted:
-            self.fail(f"buffer {buffer.name!r} takes {wanted} {'index' if wanted == 1 else 'indices'}, not {len(indices)}")
+            many = "index" if wanted == 1 else "indices"
+            self.fail(f"buffer {buffer.name!r} takes {wanted} {many}, not {len(indices)}")
 
     def condition(self, what: str, e: Expr) -> None:
         self.expr(e)
@@ -288,16 +289,11 @@ class _Verifier:
     # statements
 
     def stmt(self, s: Stmt) -> None:
-        self.at = s
         check = _CHECKS.get(type(s))
         if check is None:
             self.fail(f"{type(s).__name__} is no statement of the IR")
+        self.at = s
         check(self, s)
-
-    def body(self, var: Var, body: Stmt) -> None:
-        self.bind(var)
-        self.stmt(body)
-        self.visible.discard(var)
 
     def seq(self, s: Seq) -> None:
         if len(s.stmts) == 1 or any(type(inner) is Seq for inner in s.stmts):
@@ -313,7 +309,7 @@ class _Verifier:
             self.fail(f"parameter {s.buffer.name!r} is written but no output")
         dtype = Load(s.buffer, s.indices).dtype
         if s.value.dtype is not dtype:
-            self.fail(f"a {s.value.dtype} value is stored to {dtype} elements")
+            self.fail(f"a value of {s.value.dtype} is stored to elements of {dtype}")
         if s.mask is not None:
             self.expr(s.mask)
         problem = _indices_problem(s.indices) or _mask_problem(s.mask, dtype)
@@ -332,13 +328,15 @@ class _Verifier:
             self.fail(f"the extent of a loop that is {s.kind} must be constant")
         if s.kind == "thread" and annotation(s, "thread") not in THREAD_AXES:
             self.fail("the annotation 'thread' of a thread loop must name its axis, for example 'threadIdx.x'")
+        self.bind(s.var)
         if self.flat:
             self.flat_loop(s)
         else:
             self.unique("loop", s.var.name)
         self.loops.append(s)
-        self.body(s.var, s.body)
+        self.stmt(s.body)
         self.loops.pop()
+        self.visible.discard(s.var)
 
     def flat_loop(self, s: For) -> None:
         if s.kind == "vectorized":
@@ -388,7 +386,9 @@ class _Verifier:
         self.expr(s.value)
         if s.value.dtype is not s.var.dtype:
             self.fail(f"variable {s.var.name!r} is {s.var.dtype}, its value {s.value.dtype}")
-        self.body(s.var, s.body)
+        self.bind(s.var)
+        self.stmt(s.body)
+        self.visible.discard(s.var)
 
     def alloc(self, s: Alloc) -> None:
         self.buffer(s.buffer)

@@ -60,13 +60,13 @@ def exprs(draw, of=int64, names=(), buffers=(), depth=3, lanes=1):
                 return Ramp(sub_leaf(draw, of, names), sub_leaf(draw, of, names), lanes)
             return Broadcast(sub_leaf(draw, of, names), lanes)
         return sub_leaf(draw, of, names)
-    fitting = [buffer for buffer in buffers if buffer.dtype is of]
+    fitting = [buffer for buffer in buffers if buffer.dtype is of and (lanes == 1 or buffer.shape)]
     forms = ["binary", "select", "cast"] + ["load"] * bool(fitting) + ["if"] * (lanes == 1)
     form = draw(st.sampled_from(forms))
     if form == "load":
         buffer = draw(st.sampled_from(fitting))
         indices = tuple(sub(int64) for _ in buffer.shape)
-        mask = sub(bool_) if draw(st.booleans()) and indices else None
+        mask = sub(bool_) if draw(st.booleans()) else None
         return Load(buffer, indices, mask)
     if form == "select":
         return Select(sub(bool_), sub(), sub())

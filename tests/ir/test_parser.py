@@ -139,7 +139,7 @@ HEAD = "function f(A: float32[4], out B: float32[4], n: int64)\n"
         (HEAD + "  for i in 0 .. true\n    pass", "line 2: expected an int64 expression, found one of bool"),
         (HEAD + "  for i in 0 .. n { x = }\n    pass", "line 2: expected a number, found '}'"),
         (HEAD + '  for i in 0 .. n {x = "\\q"}\n    pass', "line 2: the string .* is not written as JSON"),
-        (HEAD + "  B[0] = A[0]\n  B[1] = n", "line 3: a int64 value is stored to float32 elements"),
+        (HEAD + "  B[0] = A[0]\n  B[1] = n", "line 3: a value of int64 is stored to elements of float32"),
         (HEAD + "  B[0, 1] = A[0]", "line 2: buffer 'B' takes 1 indices, or one offset, not 2"),
         (HEAD + "  if n\n    pass", "line 2: expected a condition, found an expression of int64"),
         (HEAD + "  let x: float32 = n\n    pass", "line 2: variable 'x' is float32, its value int64"),
