@@ -47,7 +47,7 @@ def run(function: Function, *arrays: np.ndarray, scalars=(), threads: int = 1, t
     """Compile a flat function and call it on arrays for all its parameters."""
     artifact = compile(function, target or Target.host(), flops=0, bytes=0)
     machine = llvm.Target.from_triple(artifact.triple).create_target_machine(cpu=artifact.cpu, opt=1)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_POOL, context=llvm.create_context()), machine)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_POOL), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.code))
     engine.finalize_object()
     workspace = np.full(artifact.workspace + threads * artifact.thread_workspace + 64, 0xCD, np.uint8)

@@ -66,7 +66,7 @@ class Pointer:
 class Context:
     """The state of the emission of one LLVM function.
 
-    `slice` is the memory for "global" buffers, `mask` the lanes in which a vector `if_then_else` wants its operands,
+    `slice` is the memory for "global" buffers,
     `versions` counts the writes to each buffer, `memo` the values of expressions since the last change of memory or variables,
     `flag` inside a task the address of the word that tells of a failed check.
     """
@@ -79,7 +79,6 @@ class Context:
     error: Value
     threads: Value | None
     flag: Value | None = None
-    mask: Value | None = None
     versions: dict[Buffer, int] = field(default_factory=dict)
     memo: dict[Expr, Value] = field(default_factory=dict)
     loops: list[tuple[Var, Expr, Expr]] = field(default_factory=list)

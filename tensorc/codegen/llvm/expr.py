@@ -381,24 +381,12 @@ def _if_then_else(ctx: Context, expr: IfThenElse) -> Value:
         return ctx.emit(expr.true if condition.const else expr.false)
     if _is_harmless(expr.true) and _is_harmless(expr.false):
         return choice(ctx, condition, ctx.emit(expr.true), ctx.emit(expr.false))
-    if expr.condition.dtype.lanes == 1:
-        return choose(ctx, condition, expr.dtype, lambda: ctx.emit(expr.true), lambda: ctx.emit(expr.false))
-    opposite = _integer(ctx, "xor", condition, constant(True, expr.condition.dtype))
-    true, false = _emit_under(ctx, condition, expr.true), _emit_under(ctx, opposite, expr.false)
-    return choice(ctx, condition, true, false)
+    return choose(ctx, condition, expr.dtype, lambda: ctx.emit(expr.true), lambda: ctx.emit(expr.false))
 
 
+@lru_cache(maxsize=4096)
 def _is_harmless(expr: Expr) -> bool:
     return not any(type(e) is Load for e in walk_expr(expr))
-
-
-def _emit_under(ctx: Context, mask: Value, expr: Expr) -> Value:
-    """`expr` whose loads touch only the lanes of a mask."""
-    outer, memo = ctx.mask, ctx.memo
-    ctx.mask, ctx.memo = (mask if outer is None else _integer(ctx, "and", outer, mask)), {}
-    value = ctx.emit(expr)
-    ctx.mask, ctx.memo = outer, memo
-    return value
 
 
 def choose(
@@ -422,9 +410,3 @@ def choose(
     build.start(labels[2])
     kind = llvm_type(dtype)
     return build.emit(f"phi {kind} {', '.join(arrivals)}", kind)
-
-
-def any_of(ctx: Context, mask: Value) -> Value:
-    """Whether any lane of a mask is on."""
-    lanes = int(mask.type[1:].split(" ")[0])
-    return intrinsic(ctx, "vector.reduce.or", bool_, mask, overload=bool_.with_lanes(lanes))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import Context, constant, emits, llvm_type
 from tensorc.codegen.llvm.convert import convert, is_half
-from tensorc.codegen.llvm.expr import any_of, choice, compare, float_extremum, float_op, intrinsic
+from tensorc.codegen.llvm.expr import choice, compare, float_extremum, float_op, intrinsic
 from tensorc.dtypes import DType, bool_, dtype, float32
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Call, const as as_const
@@ -121,7 +121,7 @@ def _reduce_extremum(ctx: Context, least: bool, kind: DType, x: Value) -> Value:
         return _reduction(ctx, ("s" if kind.is_signed else "u") + ("min" if least else "max"), kind, x)
     # LLVM's own reduction handles NaN at every step; the extremum of numbers and one test for NaN cost less.
     best = _reduction(ctx, "fmin" if least else "fmax", kind, x, flags="nnan nsz ")
-    has_nan = any_of(ctx, compare(ctx, "fcmp uno", x, x, kind))
+    has_nan = _reduce_or(ctx, bool_.with_lanes(kind.lanes), compare(ctx, "fcmp uno", x, x, kind))
     return choice(ctx, has_nan, constant(math.nan, kind.scalar), best)
 
 

@@ -8,7 +8,7 @@ from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import (
     MAX_ALIGNMENT, Context, common_alignment, constant, emits, llvm_type, mangled, steps, vector_type,
 )  # fmt: skip
-from tensorc.codegen.llvm.expr import any_of, as_ramp, choose, splat
+from tensorc.codegen.llvm.expr import as_ramp, choose, splat
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import Buffer, Const, Expr, Load
 from tensorc.ir.stmt import Store
@@ -68,7 +68,7 @@ def emit_load(ctx: Context, load: Load) -> Value:
     (offset,) = load.indices
     lanes = offset.dtype.lanes
     if lanes == 1:
-        return _load_scalar(ctx, load.buffer, offset, _scalar_mask(ctx, load.mask))
+        return _load_scalar(ctx, load.buffer, offset, None if load.mask is None else ctx.emit(load.mask))
     mask = _mask(ctx, load.mask, lanes)
     ramp = as_ramp(offset)
     stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
@@ -117,7 +117,7 @@ def mark_written(ctx: Context, buffer: Buffer) -> None:
 
 
 def _load_scalar(ctx: Context, buffer: Buffer, offset: Expr, mask: Value | None) -> Value:
-    if mask is None:
+    if mask is None or mask.const == 1:
         where, alignment = address(ctx, buffer, offset)
         kind = llvm_type(buffer.dtype, memory=True)
         return _from_memory(ctx, _read(ctx, buffer, f"load {kind}, {where.typed}, align {alignment}", kind, where.depth), buffer.dtype)
@@ -219,24 +219,6 @@ def _reverse(ctx: Context, value: Value, lanes: int) -> Value:
 
 
 def _mask(ctx: Context, mask: Expr | None, lanes: int) -> Value | None:
-    """The lanes to touch, together with those that the surrounding expression wants; None for all."""
+    """The lanes to touch; None for all."""
     value = None if mask is None else splat(ctx, ctx.emit(mask), bool_.with_lanes(lanes))
-    outer = ctx.mask
-    if outer is not None:
-        if outer.type != vector_type("i1", lanes):
-            outer = splat(ctx, any_of(ctx, outer), bool_.with_lanes(lanes))
-        value = outer if value is None else ctx.builder.pure(
-            f"and {value.typed}, {outer.ref}", value.type, max(value.depth, outer.depth)
-        )
     return None if value is None or value.ref == _TRUE else value
-
-
-def _scalar_mask(ctx: Context, mask: Expr | None) -> Value | None:
-    value = None if mask is None else ctx.emit(mask)
-    outer = ctx.mask
-    if outer is not None:
-        any_lane = any_of(ctx, outer)
-        value = any_lane if value is None else ctx.builder.pure(
-            f"and {value.typed}, {any_lane.ref}", "i1", max(value.depth, any_lane.depth)
-        )
-    return None if value is None or value.const == 1 else value

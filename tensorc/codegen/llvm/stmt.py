@@ -8,7 +8,6 @@ from collections.abc import Callable
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Pointer, index, llvm_type
 from tensorc.codegen.llvm.convert import convert
-from tensorc.codegen.llvm.expr import any_of
 from tensorc.codegen.llvm.memory import emit_store, mark_written
 from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
@@ -212,25 +211,9 @@ def _check(ctx: Context, stmt: Check) -> None:
     condition, value, build = ctx.emit(stmt.condition), ctx.emit(stmt.value), ctx.builder
     if condition.const == 1:
         return
-    if stmt.condition.dtype.lanes > 1:
-        condition, value = _first_failure(ctx, stmt, condition, value)
-    value = convert(ctx, value, stmt.value.dtype.scalar, int64)
+    value = convert(ctx, value, stmt.value.dtype, int64)
     message = ctx.module.text_constant(stmt.message)
     fail(ctx, condition, lambda: report(ctx, message, value))
-
-
-def _first_failure(ctx: Context, stmt: Check, condition: Value, value: Value) -> tuple[Value, Value]:
-    build, lanes = ctx.builder, stmt.condition.dtype.lanes
-    failed = build.emit(f"xor {condition.typed}, splat (i1 true)", condition.type)
-    holds = build.emit(f"xor {any_of(ctx, failed).typed}, true", "i1")
-    if stmt.value.dtype.lanes == 1:
-        return holds, value
-    bits = build.emit(f"bitcast {failed.typed} to i{lanes}", f"i{lanes}")
-    ctx.module.declare(f"llvm.cttz.i{lanes}", f"i{lanes} (i{lanes}, i1)")
-    lane = build.emit(f"call i{lanes} @llvm.cttz.i{lanes}({bits.typed}, i1 false)", f"i{lanes}")
-    # Where no lane failed the count is the number of lanes: the element is poison then, and not used.
-    scalar = llvm_type(stmt.value.dtype.scalar)
-    return holds, build.emit(f"extractelement {value.typed}, {lane.typed}", scalar)
 
 
 def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None:
