@@ -289,7 +289,11 @@ def variables(expr: Expr) -> set[Var]:
 
 def uses(expr: Expr, names) -> bool:
     """Whether an expression reads any of these variables."""
-    return any(type(e) is Var and e in names for e in walk_expr(expr))
+    if type(expr) is Var:
+        return expr in names
+    if isinstance(expr, Binary):
+        return uses(expr.a, names) or uses(expr.b, names)
+    return any([uses(operand, names) for operand in children(expr)])
 
 
 def copy_nest(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:

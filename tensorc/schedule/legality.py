@@ -14,7 +14,7 @@ from tensorc.ir.expr import (
     Add, And, Buffer, Expr, FloorDiv, Load, Max, Min, Mod, Mul, Or, Var, index, is_const,
 )  # fmt: skip
 from tensorc.ir.stmt import (
-    Barrier, Block, BlockIter, Check, Evaluate, For, Stmt, Store, While,
+    Barrier, Block, BlockIter, Check, Evaluate, For, Let, Stmt, Store, While,
 )  # fmt: skip
 from tensorc.ir.walk import all_exprs, substitute, substmts, uses, variables, walk
 from tensorc.schedule.locate import (
@@ -27,9 +27,12 @@ _COMMUTATIVE = (Add, Mul, Min, Max, And, Or)
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A load or store of a block, its indices over the loops around the block."""
+    """A load or store of a block, its indices over the loops around the block and over `local`, the
+    loops and lets in its body; `domain` is what is known of the former."""
 
     block: Place
+    domain: Domain
+    local: frozenset[Var]
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_store: bool
@@ -143,12 +146,14 @@ def _touches(place: Place) -> Iterator[Touch]:
         return tuple([simplify(substitute(index, values), domain) for index in indices])
 
     for part in (block.body,) if block.init is None else (block.init, block.body):
-        for stmt in walk(part):
+        stmts = list(walk(part))
+        local = frozenset([stmt.var for stmt in stmts if type(stmt) in (For, Let)])
+        for stmt in stmts:
             if type(stmt) is Store:
-                yield Touch(place, stmt.buffer, at(stmt.indices), True)
+                yield Touch(place, domain, local, stmt.buffer, at(stmt.indices), True)
         for expr in all_exprs(part):
             if type(expr) is Load:
-                yield Touch(place, expr.buffer, at(expr.indices), False)
+                yield Touch(place, domain, local, expr.buffer, at(expr.indices), False)
 
 
 def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> None:
@@ -157,10 +162,10 @@ def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> 
     Several iterations may write the same value to one element; that is not refused.
     """
     check_only_blocks(step, place)
-    blocks = [p.node for p in places]
-    written = {buffer: None for block in blocks for buffer in stored(block)}
-    for buffer in written:
-        users = [p for p in places if buffer in stored(p.node) or buffer in loaded(p.node)]
+    writes = [stored(p.node) for p in places]
+    reads = [loaded(p.node) for p in places]
+    for buffer in dict.fromkeys([buffer for written in writes for buffer in written]):
+        users = [p for p, w, r in zip(places, writes, reads) if buffer in w or buffer in r]
         if len(users) == 1 and is_plain(users[0].node):
             continue
         found = [touch for touch in touches(users) if touch.buffer is buffer]
@@ -204,18 +209,21 @@ def _splits_buffer(place: Place, found: Sequence[Touch]) -> bool:
     var = place.node.var
     if constant(place.node.extent) in (0, 1):
         return True
+    domain = place.domain().bind(var, place.node.start, place.node.extent)
     known: set[Expr] = set()
     for dimension in range(len(found[0].indices)):
-        known |= _slices(place, found, dimension)
-    return bool(known) and _all_known({var}, known, place.domain().bind(var, 0, place.node.extent))
+        known |= _slices(place, found, dimension, domain)
+        if var in known:
+            return True
+    return bool(known) and _all_known({var}, known, domain)
 
 
-def _slices(place: Place, found: Sequence[Touch], dimension: int) -> set[Expr]:
+def _slices(place: Place, found: Sequence[Touch], dimension: int, domain: Domain) -> set[Expr]:
     var, depth = place.node.var, len(place.loops) + 1
     windows: list[tuple[int, int]] = []
     shapes = set()
     for touch in found:
-        inner = {loop.var for loop in touch.block.loops[depth:]}
+        inner = touch.local.union([loop.var for loop in touch.block.loops[depth:]])
         form = affine(touch.indices[dimension])
         moving = tuple([term for term in form.terms if uses(term[0], (var,))])
         if any(uses(atom, inner) for atom, _ in moving):
@@ -224,7 +232,7 @@ def _slices(place: Place, found: Sequence[Touch], dimension: int) -> set[Expr]:
             [term for term in form.terms if not uses(term[0], (var,)) and uses(term[0], inner)]
         )
         fixed = frozenset(form.terms) - set(moving) - set(rest)
-        interval = bounds(Affine(rest, form.constant).to_expr(), touch.block.domain())
+        interval = bounds(Affine(rest, form.constant).to_expr(), touch.domain)
         if interval.lo is None or interval.hi is None:
             return set()
         windows.append((interval.lo, interval.hi))
@@ -232,7 +240,7 @@ def _slices(place: Place, found: Sequence[Touch], dimension: int) -> set[Expr]:
     if len(shapes) != 1 or not moving:
         return set()
     width = max(hi for _, hi in windows) - min(lo for lo, _ in windows)
-    return _wider_terms(moving, width, place.domain().bind(var, 0, place.node.extent))
+    return _wider_terms(moving, width, domain)
 
 
 def _wider_terms(moving: Sequence[tuple[Expr, int]], width: int, domain: Domain) -> set[Expr]:
@@ -352,15 +360,14 @@ def _inner_loops(touch: Touch, shared: int) -> tuple[For, ...]:
 
 def _ranges(touch: Touch, shared: int) -> tuple[Span, ...] | None:
     spans: dict[Var, Span] = {}
-    domain = touch.block.domain()
+    domain = touch.domain
     for loop in _inner_loops(touch, shared):
         if uses(loop.extent, spans) or not starts_at_zero(loop):
             return None
         spans[loop.var] = Span(index(0), simplify(loop.extent - 1, domain))
-    inner = {it.var for it in touch.block.node.iters}
     found = []
     for expr in touch.indices:
-        span = None if uses(expr, inner) else relax(expr, spans, domain)
+        span = None if uses(expr, touch.local) else relax(expr, spans, domain)
         if span is None:
             return None
         found.append(span)

@@ -229,3 +229,20 @@ def test_which_reductions_lanes_can_do(value, is_legal):
         "vectorize(loop 'C.k'): it reduces, and block 'C' is no sum, product, minimum, maximum, "
         "all or any"
     )
+
+
+def test_loops_in_the_body_of_a_block_count():
+    text = """
+function f(A: float32[6, 3], out C: float32[9])
+  for t in 0 .. 6
+    block Z
+      spatial i: 6 = t
+      for u in 0 .. 3
+        C[i + u] = float32(0.0)
+    block C
+      spatial i: 6 = t
+      for u in 0 .. 3
+        C[i + u] = C[i + u] + A[i, u]
+"""
+    with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'C'"):
+        parallel(nest(text), "t")
