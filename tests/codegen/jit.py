@@ -43,14 +43,24 @@ class CheckFailed(Exception):
     """A check of the function failed: its message and value."""
 
 
-def run(function: Function, *arrays: np.ndarray, scalars=(), threads: int = 1, target: Target | None = None) -> None:
+def run(
+    function: Function,
+    *arrays: np.ndarray,
+    scalars=(),
+    threads: int = 1,
+    target: Target | None = None,
+) -> None:
     """Compile a flat function and call it on arrays for all its parameters."""
     artifact = compile(function, target or Target.host(), flops=0, bytes=0)
-    machine = llvm.Target.from_triple(artifact.triple).create_target_machine(cpu=artifact.cpu, opt=1)
+    machine = llvm.Target.from_triple(artifact.triple).create_target_machine(
+        cpu=artifact.cpu, opt=1
+    )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(_POOL), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.code))
     engine.finalize_object()
-    workspace = np.full(artifact.workspace + threads * artifact.thread_workspace + 64, 0xCD, np.uint8)
+    workspace = np.full(
+        artifact.workspace + threads * artifact.thread_workspace + 64, 0xCD, np.uint8
+    )
     error = Error()
     status = _SIGNATURE(engine.get_function_address(artifact.symbol))(
         (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays]),
@@ -104,11 +114,48 @@ def edge_values(name: str) -> np.ndarray:
         return np.array([False, True])
     if kind.is_float:
         finite = np.finfo(np.float32 if name == "bfloat16" else kind.numpy)
-        edges = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 127.5, -128.5, 255.5, 32768.0, 65504.0]
-        edges += [np.inf, -np.inf, np.nan, finite.tiny, -finite.tiny, finite.max, finite.min, finite.tiny / 4]
+        edges = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            1.5,
+            2.5,
+            -2.5,
+            3.7,
+            -3.7,
+            127.5,
+            -128.5,
+            255.5,
+            32768.0,
+            65504.0,
+        ]
+        edges += [
+            np.inf,
+            -np.inf,
+            np.nan,
+            finite.tiny,
+            -finite.tiny,
+            finite.max,
+            finite.min,
+            finite.tiny / 4,
+        ]
         with np.errstate(all="ignore"):
             return np.array(edges).astype(kind.numpy)
-    numbers = {0, 1, 2, 3, 7, kind.bits - 1, kind.bits, kind.bits + 1, kind.max, kind.max - 1, kind.max // 2}
+    numbers = {
+        0,
+        1,
+        2,
+        3,
+        7,
+        kind.bits - 1,
+        kind.bits,
+        kind.bits + 1,
+        kind.max,
+        kind.max - 1,
+        kind.max // 2,
+    }
     if kind.is_signed:
         numbers |= {-1, -2, -3, -7, kind.min, kind.min + 1}
     return np.array(sorted(numbers), kind.numpy)

@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 from tensorc.ir import (
-    BitAnd, BitOr, BitXor, Div, EQ, FloorDiv, GE, GT, LE, LT, Max, Min, Mod, Mul, NE, Add, Sub, ShiftLeft, ShiftRight,
-    And, Or, Not, Neg, Broadcast, Buffer, For, Function, Load, Ramp, Store, Var, cast, const, if_then_else, index,
-    select, parse,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Buffer,
+    Div,
+    FloorDiv,
+    For,
+    Function,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    ShiftLeft,
+    ShiftRight,
+    Store,
+    Sub,
+    Var,
+    cast,
+    index,
+)
 from tensorc.target import Target
-
 from tests.codegen.jit import assert_same, check, edge_values, elementwise, pairs, run
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-TARGETS = {"host": Target.host(), "baseline": Target("cpu", mcpu="x86-64"), "avx2": Target("cpu", mcpu="x86-64-v3")}
+TARGETS = {
+    "host": Target.host(),
+    "baseline": Target("cpu", mcpu="x86-64"),
+    "avx2": Target("cpu", mcpu="x86-64-v3"),
+}
 RUNNABLE = [pytest.param(t, id=name) for name, t in TARGETS.items() if t.is_host]
 ARITHMETIC = (Add, Sub, Mul, FloorDiv, Mod, Min, Max, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight)
 COMPARISONS = (EQ, NE, LT, LE, GT, GE)
@@ -64,7 +93,9 @@ def test_float_operations(kind, lanes, target):
 @pytest.mark.parametrize("lanes", (1, 16))
 @pytest.mark.parametrize("kind", (*INTEGERS, *FLOATS, "bool"))
 def test_comparisons(kind, lanes):
-    several(COMPARISONS[:2] if kind == "bool" else COMPARISONS, kind, "bool", lanes, TARGETS["host"])
+    several(
+        COMPARISONS[:2] if kind == "bool" else COMPARISONS, kind, "bool", lanes, TARGETS["host"]
+    )
 
 
 @pytest.mark.parametrize("lanes", (1, 16))

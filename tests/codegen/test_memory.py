@@ -8,7 +8,6 @@ import pytest
 from tensorc.codegen.llvm import assembly
 from tensorc.ir import parse
 from tensorc.target import Target
-
 from tests.codegen.jit import check, run
 
 TARGETS = [
@@ -114,7 +113,7 @@ function f(a: float32[64] align 64, out b: float32[64] align 32)
     from tensorc.codegen.llvm import emit
 
     llvm = emit(parse(text.format(offset=0)), Target.host())
-    assert "load <16 x float>, ptr %\"buffer.a\", align 64" in llvm or ", align 64\n" in llvm
+    assert 'load <16 x float>, ptr %"buffer.a", align 64' in llvm or ", align 64\n" in llvm
     assert "align 32\n" in llvm
     assert "align 4\n" in emit(parse(text.format(offset=3)), Target.host())
 

@@ -10,7 +10,6 @@ import pytest
 from tensorc.codegen.llvm import assembly, compile, emit, optimize
 from tensorc.ir import interpret, parse
 from tensorc.target import Target
-
 from tests.codegen.jit import elementwise, run
 
 _TILE = """
@@ -35,7 +34,11 @@ def tile(lanes: int, rows: int, vectors: int):
 
 @pytest.mark.parametrize(
     ("mcpu", "lanes", "rows", "vectors", "register"),
-    [("znver4", 16, 8, 3, "zmm"), ("skylake-avx512", 16, 8, 3, "zmm"), ("x86-64-v3", 8, 6, 2, "ymm")],
+    [
+        ("znver4", 16, 8, 3, "zmm"),
+        ("skylake-avx512", 16, 8, 3, "zmm"),
+        ("x86-64-v3", 8, 6, 2, "ymm"),
+    ],
 )
 def test_the_microkernel_stays_in_registers(mcpu, lanes, rows, vectors, register):
     text = assembly(tile(lanes, rows, vectors), Target("cpu", mcpu=mcpu))

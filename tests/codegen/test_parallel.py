@@ -8,7 +8,6 @@ import pytest
 from tensorc.codegen.llvm import compile
 from tensorc.ir import parse
 from tensorc.target import Target
-
 from tests.codegen.jit import CheckFailed, run
 
 
@@ -54,7 +53,14 @@ function f(a: float32[n, 16] strides [s, 1], out b: float64[n] align 64, k: int6
     assert (artifact.workspace, artifact.thread_workspace, artifact.parallel) == (64, 448, True)
     assert (artifact.flops, artifact.bytes, artifact.kind) == (12, 34, "object")
     a, b = artifact.params
-    assert (a.name, a.dtype, a.shape, a.strides, a.is_output, a.alignment) == ("a", "float32", ("n", 16), ("s", 1), False, 4)
+    assert (a.name, a.dtype, a.shape, a.strides, a.is_output, a.alignment) == (
+        "a",
+        "float32",
+        ("n", 16),
+        ("s", 1),
+        False,
+        4,
+    )
     assert (b.shape, b.strides, b.is_output, b.alignment) == (("n",), None, True, 64)
 
 

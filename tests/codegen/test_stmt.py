@@ -9,7 +9,6 @@ from tensorc.codegen.llvm import emit
 from tensorc.errors import UnsupportedError
 from tensorc.ir import parse
 from tensorc.target import Target
-
 from tests.codegen.jit import CheckFailed, check, run
 
 HOST = Target.host()
@@ -166,12 +165,27 @@ function f(out b: float32[100])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("  for i in 0 .. 4 vectorized\n    b[i] = float32(0)", "loop 'i': a vectorized loop does not run on a CPU"),
-        ("  for i in 0 .. n unrolled\n    b[i] = float32(0)", "loop 'i': an unrolled loop needs a constant extent"),
+        (
+            "  for i in 0 .. 4 vectorized\n    b[i] = float32(0)",
+            "loop 'i': a vectorized loop does not run on a CPU",
+        ),
+        (
+            "  for i in 0 .. n unrolled\n    b[i] = float32(0)",
+            "loop 'i': an unrolled loop needs a constant extent",
+        ),
         ("  barrier shared", "barrier shared: a CPU has no thread loops"),
-        ("  alloc x: int8[n] @local\n    b[0] = float32(0)", "buffer 'x': a local buffer needs constant extents"),
-        ("  alloc x: int8[n] @global\n    b[0] = float32(0)", "buffer 'x': an internal buffer needs constant"),
-        ("  alloc x: int8[4] @shared\n    b[0] = float32(0)", "buffer 'x': a CPU has no shared memory"),
+        (
+            "  alloc x: int8[n] @local\n    b[0] = float32(0)",
+            "buffer 'x': a local buffer needs constant extents",
+        ),
+        (
+            "  alloc x: int8[n] @global\n    b[0] = float32(0)",
+            "buffer 'x': an internal buffer needs constant",
+        ),
+        (
+            "  alloc x: int8[4] @shared\n    b[0] = float32(0)",
+            "buffer 'x': a CPU has no shared memory",
+        ),
     ],
 )
 def test_what_a_cpu_cannot_run_is_refused(text, message):

@@ -120,7 +120,11 @@ class Builder:
         if value is not None:
             return value
         current = len(self.scopes) - 1
-        while current > depth and self.scopes[current].always and memory not in self.scopes[current].written:
+        while (
+            current > depth
+            and self.scopes[current].always
+            and memory not in self.scopes[current].written
+        ):
             current -= 1
         value = self.values[key] = self._place(text, type, current)
         self.scopes[current].keys.append(key)

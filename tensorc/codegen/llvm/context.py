@@ -44,7 +44,9 @@ class Module:
         data = text.encode() + b"\0"
         name = f"@text{len(self.constants)}"
         escaped = "".join([f"\\{byte:02X}" for byte in data])
-        self.constants.append(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"')
+        self.constants.append(
+            f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{escaped}"'
+        )
         return Value(name, "ptr")
 
     def text(self) -> str:

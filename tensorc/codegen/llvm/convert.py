@@ -47,7 +47,9 @@ def _fold(number: int, target: DType) -> int:
     if target.is_bool:
         return int(number != 0)
     number &= (1 << target.bits) - 1
-    return number - (1 << target.bits) if target.is_signed and number >> (target.bits - 1) else number
+    return (
+        number - (1 << target.bits) if target.is_signed and number >> (target.bits - 1) else number
+    )
 
 
 def _to_bool(ctx: Context, value: Value, source: DType) -> Value:
@@ -126,7 +128,9 @@ class _Bits:
     def select(self, condition: Value, a: int | Value, b: int | Value) -> Value:
         a, b = self.literal(a), self.literal(b)
         depth = max(condition.depth, a.depth, b.depth)
-        return self.ctx.builder.pure(f"select {condition.typed}, {a.typed}, {b.typed}", self.int, depth)
+        return self.ctx.builder.pure(
+            f"select {condition.typed}, {a.typed}, {b.typed}", self.int, depth
+        )
 
     def extend(self, value: Value) -> Value:
         return _cast(self.ctx, "zext", value, self.int)
@@ -141,7 +145,9 @@ class _Bits:
         return _cast(self.ctx, "bitcast", value, self.int)
 
     def float_op(self, name: str, a: Value, b: Value) -> Value:
-        return self.ctx.builder.pure(f"{name} {a.typed}, {b.ref}", self.float, max(a.depth, b.depth))
+        return self.ctx.builder.pure(
+            f"{name} {a.typed}, {b.ref}", self.float, max(a.depth, b.depth)
+        )
 
 
 def _float_to_bfloat(bits: _Bits, value: Value) -> Value:
@@ -175,7 +181,9 @@ def _float_to_half(bits: _Bits, value: Value) -> Value:
     sign = bits.op("and", bits.op("lshr", x, 16), 0x8000)
     magnitude = bits.op("and", x, 0x7FFFFFFF)
     odd = bits.op("and", bits.op("lshr", magnitude, 13), 1)
-    rebased = bits.op("sub", bits.op("add", magnitude, bits.op("add", odd, 0xFFF)), (127 - 15) << 23)
+    rebased = bits.op(
+        "sub", bits.op("add", magnitude, bits.op("add", odd, 0xFFF)), (127 - 15) << 23
+    )
     normal = bits.op("lshr", rebased, 13)
     # Adding 0.5 puts a number below 2^-14 in the low bits of the sum, rounded as a subnormal.
     half = bits.literal(0x3F000000)

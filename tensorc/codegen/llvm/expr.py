@@ -7,13 +7,56 @@ from functools import lru_cache
 
 from tensorc.arith import bounds, simplify
 from tensorc.codegen.llvm.builder import Value
-from tensorc.codegen.llvm.context import Context, constant, emits, llvm_type, mangled, steps, vector_type
+from tensorc.codegen.llvm.context import (
+    Context,
+    constant,
+    emits,
+    llvm_type,
+    mangled,
+    steps,
+    vector_type,
+)
 from tensorc.codegen.llvm.convert import convert, is_half, narrow, widen
-from tensorc.dtypes import DType, bool_, float32, int32, int64
+from tensorc.dtypes import DType, float32, int32, int64
 from tensorc.ir.expr import (
-    Add, And, BitAnd, BitOr, BitXor, Broadcast, Cast, Const, Div, EQ, Expr, FloorDiv, GE, GT, IfThenElse, LE, LT,
-    Load, Max, Min, Mod, Mul, NE, Neg, Not, Or, Ramp, Select, ShiftLeft, ShiftRight, Sub, add, index, mul, neg, sub, wrap,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Broadcast,
+    Cast,
+    Const,
+    Div,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    add,
+    index,
+    mul,
+    neg,
+    sub,
+    wrap,
+)
 from tensorc.ir.walk import walk_expr
 
 
@@ -36,7 +79,9 @@ def _ramp(ctx: Context, expr: Ramp) -> Value:
         offsets = _integer(ctx, "mul", splat(ctx, stride, expr.dtype), lane_numbers)
     else:
         offsets = steps(expr.lanes, stride.const, scalar)
-    return offsets if base.const == 0 else _integer(ctx, "add", splat(ctx, base, expr.dtype), offsets)
+    return (
+        offsets if base.const == 0 else _integer(ctx, "add", splat(ctx, base, expr.dtype), offsets)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -97,7 +142,16 @@ _FOLD: dict[type, Callable[[int, int], int]] = {
     GT: lambda a, b: a > b,
     GE: lambda a, b: a >= b,
 }
-_PLAIN = {Add: "add", Sub: "sub", Mul: "mul", BitAnd: "and", BitOr: "or", BitXor: "xor", And: "and", Or: "or"}
+_PLAIN = {
+    Add: "add",
+    Sub: "sub",
+    Mul: "mul",
+    BitAnd: "and",
+    BitOr: "or",
+    BitXor: "xor",
+    And: "and",
+    Or: "or",
+}
 _FLOAT = {Add: "fadd contract", Sub: "fsub contract", Mul: "fmul contract", Div: "fdiv"}
 
 
@@ -124,9 +178,9 @@ def _arithmetic(ctx: Context, expr) -> Value:
     if known is not None:
         return known
     cls = type(expr)
-    if b.const == 0 and cls is not Mul or b.const == 1 and cls is Mul:
+    if (b.const == 0 and cls is not Mul) or (b.const == 1 and cls is Mul):
         return a
-    if a.const == 0 and cls is Add or a.const == 1 and cls is Mul:
+    if (a.const == 0 and cls is Add) or (a.const == 1 and cls is Mul):
         return b
     return _integer(ctx, _PLAIN[cls], a, b)
 
@@ -158,7 +212,9 @@ def _in_float32(ctx: Context, dtype: DType, compute: Callable[..., Value], *valu
     return narrow(ctx, compute(*[widen(ctx, value, dtype) for value in values]), dtype)
 
 
-def intrinsic(ctx: Context, name: str, result: DType, *args: Value, overload: DType | None = None, flags="") -> Value:
+def intrinsic(
+    ctx: Context, name: str, result: DType, *args: Value, overload: DType | None = None, flags=""
+) -> Value:
     """A call of `llvm.NAME`, overloaded on the result's dtype or on `overload`; `flags` are words before the type."""
     name = f"llvm.{name}.{mangled(overload or result)}"
     kind = llvm_type(result)
@@ -177,7 +233,9 @@ def _extremum(ctx: Context, expr) -> Value:
     if dtype.is_bool:
         return _integer(ctx, "and" if least else "or", a, b)
     if not dtype.is_float:
-        return intrinsic(ctx, ("s" if dtype.is_signed else "u") + ("min" if least else "max"), dtype, a, b)
+        return intrinsic(
+            ctx, ("s" if dtype.is_signed else "u") + ("min" if least else "max"), dtype, a, b
+        )
     if is_half(dtype):
         wide = float32.with_lanes(dtype.lanes)
         return _in_float32(ctx, dtype, lambda x, y: float_extremum(ctx, least, wide, x, y), a, b)
@@ -276,7 +334,9 @@ def _shift(ctx: Context, expr) -> Value:
             return constant(wrap(number, dtype), dtype)
         return _integer(ctx, op, a, b)
     if op == "ashr":  # a shift by all but one bit leaves the sign
-        return _integer(ctx, op, a, intrinsic(ctx, "umin", dtype, b, constant(dtype.bits - 1, dtype)))
+        return _integer(
+            ctx, op, a, intrinsic(ctx, "umin", dtype, b, constant(dtype.bits - 1, dtype))
+        )
     fits = compare(ctx, "icmp ult", b, constant(dtype.bits, dtype), dtype)
     return choice(ctx, fits, _integer(ctx, op, a, b), constant(0, dtype))
 
@@ -327,7 +387,9 @@ def _compare_lane_numbers(ctx: Context, expr) -> Value | None:
     room = intrinsic(ctx, "smin", int64, room, constant(lanes, int64))
     narrow_room = convert(ctx, room, int64, int32)
     wide = int32.with_lanes(lanes)
-    return compare(ctx, f"icmp s{_INTEGER[cls]}", steps(lanes, 1, "i32"), splat(ctx, narrow_room, wide), wide)
+    return compare(
+        ctx, f"icmp s{_INTEGER[cls]}", steps(lanes, 1, "i32"), splat(ctx, narrow_room, wide), wide
+    )
 
 
 @emits(Not)
@@ -371,7 +433,9 @@ def _select(ctx: Context, expr: Select) -> Value:
 def choice(ctx: Context, condition: Value, true: Value, false: Value) -> Value:
     """One of two values, both computed; the condition may be scalar where they are vectors."""
     depth = max(condition.depth, true.depth, false.depth)
-    return ctx.builder.hoist(f"select {condition.typed}, {true.typed}, {false.typed}", true.type, depth)
+    return ctx.builder.hoist(
+        f"select {condition.typed}, {true.typed}, {false.typed}", true.type, depth
+    )
 
 
 @emits(IfThenElse)
@@ -381,7 +445,9 @@ def _if_then_else(ctx: Context, expr: IfThenElse) -> Value:
         return ctx.emit(expr.true if condition.const else expr.false)
     if _is_harmless(expr.true) and _is_harmless(expr.false):
         return choice(ctx, condition, ctx.emit(expr.true), ctx.emit(expr.false))
-    return choose(ctx, condition, expr.dtype, lambda: ctx.emit(expr.true), lambda: ctx.emit(expr.false))
+    return choose(
+        ctx, condition, expr.dtype, lambda: ctx.emit(expr.true), lambda: ctx.emit(expr.false)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -390,7 +456,11 @@ def _is_harmless(expr: Expr) -> bool:
 
 
 def choose(
-    ctx: Context, condition: Value, dtype: DType, true: Callable[[], Value], false: Callable[[], Value]
+    ctx: Context,
+    condition: Value,
+    dtype: DType,
+    true: Callable[[], Value],
+    false: Callable[[], Value],
 ) -> Value:
     """The value of one of two computations, by branches; only the chosen one runs."""
     build, memo = ctx.builder, ctx.memo

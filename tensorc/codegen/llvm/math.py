@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 
 from tensorc.codegen.llvm.builder import Value
-from tensorc.codegen.llvm.context import Context, constant, emits, llvm_type
+from tensorc.codegen.llvm.context import Context, constant, emits, llvm_type, mangled
 from tensorc.codegen.llvm.convert import convert, is_half
-from tensorc.codegen.llvm.expr import choice, compare, float_extremum, float_op, intrinsic
+from tensorc.codegen.llvm.expr import choice, compare, float_op, intrinsic
 from tensorc.dtypes import DType, bool_, dtype, float32
 from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Call, const as as_const
+from tensorc.ir.expr import Call
+from tensorc.ir.expr import const as as_const
 
 Emitter = Callable[..., Value]  # (ctx, dtype of the first argument, *arguments)
 INTRINSICS: dict[str, Emitter] = {}
@@ -33,14 +34,20 @@ def emit_call(ctx: Context, call: Call) -> Value:
     """The result of an intrinsic; 16-bit floats are computed in float32."""
     emitter = INTRINSICS.get(call.name)
     if emitter is None:
-        raise UnsupportedError(f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it")
+        raise UnsupportedError(
+            f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it"
+        )
     args = [ctx.emit(arg) for arg in call.args]
     kind = call.args[0].dtype
     if not is_half(kind):
         return emitter(ctx, kind, *args)
     wide = float32.with_lanes(kind.lanes)
     result = emitter(ctx, wide, *[convert(ctx, arg, kind, wide) for arg in args])
-    return result if call.dtype.is_bool else convert(ctx, result, float32.with_lanes(call.dtype.lanes), call.dtype)
+    return (
+        result
+        if call.dtype.is_bool
+        else convert(ctx, result, float32.with_lanes(call.dtype.lanes), call.dtype)
+    )
 
 
 def _direct(name: str) -> Emitter:
@@ -57,7 +64,11 @@ for _name, _llvm in {
 def _abs(ctx: Context, kind: DType, x: Value) -> Value:
     if kind.is_float:
         return intrinsic(ctx, "fabs", kind, x)
-    return intrinsic(ctx, "abs", kind, x, constant(False, bool_), overload=kind) if kind.is_signed else x
+    return (
+        intrinsic(ctx, "abs", kind, x, constant(False, bool_), overload=kind)
+        if kind.is_signed
+        else x
+    )
 
 
 @implements("isnan")
@@ -118,7 +129,9 @@ def _reduce_max(ctx: Context, kind: DType, x: Value) -> Value:
 
 def _reduce_extremum(ctx: Context, least: bool, kind: DType, x: Value) -> Value:
     if not kind.is_float:
-        return _reduction(ctx, ("s" if kind.is_signed else "u") + ("min" if least else "max"), kind, x)
+        return _reduction(
+            ctx, ("s" if kind.is_signed else "u") + ("min" if least else "max"), kind, x
+        )
     # LLVM's own reduction handles NaN at every step; the extremum of numbers and one test for NaN cost less.
     best = _reduction(ctx, "fmin" if least else "fmax", kind, x, flags="nnan nsz ")
     has_nan = _reduce_or(ctx, bool_.with_lanes(kind.lanes), compare(ctx, "fcmp uno", x, x, kind))
@@ -132,7 +145,15 @@ _LN2_HIGH = 0.693145751953125  # few bits, so that n * _LN2_HIGH is exact
 _LN2_LOW = 1.428606765330187e-06
 _ROUNDER = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 _EXP_LOWEST, _EXP_HIGHEST = -105.0, 89.0  # beyond, the result is 0 or inf
-_EXP_TERMS = (0.0013926918618381023, 0.008363766595721245, 0.04166654869914055, 0.16666573286056519, 0.5, 1.0, 1.0)
+_EXP_TERMS = (
+    0.0013926918618381023,
+    0.008363766595721245,
+    0.04166654869914055,
+    0.16666573286056519,
+    0.5,
+    1.0,
+    1.0,
+)
 
 
 @implements("exp")
@@ -156,7 +177,9 @@ def exp_float32(ctx: Context, kind: DType, x: Value) -> Value:
         return constant(as_const(value, float32).value, kind)
 
     def fma(a: Value, b: Value, c: Value) -> Value:
-        return intrinsic(ctx, "fmuladd", kind, a, b, c)  # two instructions where the machine has no FMA
+        return intrinsic(
+            ctx, "fmuladd", kind, a, b, c
+        )  # two instructions where the machine has no FMA
 
     # The comparisons are false for NaN, which so passes through.
     for bound, test in ((_EXP_HIGHEST, "fcmp olt"), (_EXP_LOWEST, "fcmp ogt")):
@@ -185,6 +208,12 @@ def _scale(ctx: Context, kind: DType, x: Value, shifted: Value) -> Value:
 
     bits = build.pure(f"bitcast {shifted.typed} to {to}", to, shifted.depth)
     n = op("sub", bits, constant(0x4B400000, ints))
+    if ctx.module.target.has("avx512vl"):  # vscalefps does it all
+        name = f"llvm.ldexp.{mangled(kind)}.{mangled(ints)}"
+        ctx.module.declare(name, f"{x.type} ({x.type}, {to})")
+        return build.pure(
+            f"call {x.type} @{name}({x.typed}, {n.typed})", x.type, max(x.depth, n.depth)
+        )
     half = op("ashr", n, constant(1, ints))
     x = float_op(ctx, "fmul", x, power_of_two(half))
     return float_op(ctx, "fmul", x, power_of_two(op("sub", n, half)))
@@ -201,17 +230,23 @@ _LIBM = {
 def _from_libm(ctx: Context, name: str, kind: DType, *args: Value) -> Value:
     build, scalar = ctx.builder, llvm_type(kind.scalar)
     symbol = name if kind.bits == 64 else f"{name}f"
-    ctx.module.declare(symbol, f"{scalar} ({', '.join([scalar] * len(args))}) nounwind willreturn memory(none)")
+    ctx.module.declare(
+        symbol, f"{scalar} ({', '.join([scalar] * len(args))}) nounwind willreturn memory(none)"
+    )
     depth = max([arg.depth for arg in args])
 
     def call(operands: list[Value]) -> Value:
-        return build.pure(f"call {scalar} @{symbol}({', '.join([v.typed for v in operands])})", scalar, depth)
+        return build.pure(
+            f"call {scalar} @{symbol}({', '.join([v.typed for v in operands])})", scalar, depth
+        )
 
     if kind.lanes == 1:
         return call(list(args))
     result = Value("poison", llvm_type(kind))
     for lane in range(kind.lanes):
-        operands = [build.pure(f"extractelement {arg.typed}, i64 {lane}", scalar, arg.depth) for arg in args]
+        operands = [
+            build.pure(f"extractelement {arg.typed}, i64 {lane}", scalar, arg.depth) for arg in args
+        ]
         text = f"insertelement {result.typed}, {call(operands).typed}, i64 {lane}"
         result = build.pure(text, result.type, depth)
     return result

@@ -6,8 +6,16 @@ import math
 
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import (
-    MAX_ALIGNMENT, Context, common_alignment, constant, emits, llvm_type, mangled, steps, vector_type,
-)  # fmt: skip
+    MAX_ALIGNMENT,
+    Context,
+    common_alignment,
+    constant,
+    emits,
+    llvm_type,
+    mangled,
+    steps,
+    vector_type,
+)
 from tensorc.codegen.llvm.expr import as_ramp, choose, splat
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import Buffer, Const, Expr, Load
@@ -68,17 +76,23 @@ def emit_load(ctx: Context, load: Load) -> Value:
     (offset,) = load.indices
     lanes = offset.dtype.lanes
     if lanes == 1:
-        return _load_scalar(ctx, load.buffer, offset, None if load.mask is None else ctx.emit(load.mask))
+        return _load_scalar(
+            ctx, load.buffer, offset, None if load.mask is None else ctx.emit(load.mask)
+        )
     mask = _mask(ctx, load.mask, lanes)
     ramp = as_ramp(offset)
     stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
     if stride == 0 and mask is None:
         return splat(ctx, _load_scalar(ctx, load.buffer, ramp[0], None), load.dtype)
     if stride == 1:
-        return _load_contiguous(ctx, load.buffer, address(ctx, load.buffer, ramp[0]), load.dtype, mask)
+        return _load_contiguous(
+            ctx, load.buffer, address(ctx, load.buffer, ramp[0]), load.dtype, mask
+        )
     if stride == -1:
         start = address(ctx, load.buffer, ramp[0], 1 - lanes)
-        value = _load_contiguous(ctx, load.buffer, start, load.dtype, mask and _reverse(ctx, mask, lanes))
+        value = _load_contiguous(
+            ctx, load.buffer, start, load.dtype, mask and _reverse(ctx, mask, lanes)
+        )
         return _reverse(ctx, value, lanes)
     if stride is not None and 1 < stride <= _WIDEST_STRIDE and mask is None:
         wide = load.dtype.with_lanes((lanes - 1) * stride + 1)
@@ -104,9 +118,17 @@ def emit_store(ctx: Context, store: Store) -> None:
     stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
     if stride == -1:
         value, mask = _reverse(ctx, value, lanes), mask and _reverse(ctx, mask, lanes)
-        _store_contiguous(ctx, address(ctx, store.buffer, ramp[0], 1 - lanes), _to_memory(ctx, value, dtype), dtype, mask)
+        _store_contiguous(
+            ctx,
+            address(ctx, store.buffer, ramp[0], 1 - lanes),
+            _to_memory(ctx, value, dtype),
+            dtype,
+            mask,
+        )
     elif stride == 1:
-        _store_contiguous(ctx, address(ctx, store.buffer, ramp[0]), _to_memory(ctx, value, dtype), dtype, mask)
+        _store_contiguous(
+            ctx, address(ctx, store.buffer, ramp[0]), _to_memory(ctx, value, dtype), dtype, mask
+        )
     else:
         _scatter(ctx, store, ramp, stride, _to_memory(ctx, value, dtype), mask)
 
@@ -120,12 +142,20 @@ def _load_scalar(ctx: Context, buffer: Buffer, offset: Expr, mask: Value | None)
     if mask is None or mask.const == 1:
         where, alignment = address(ctx, buffer, offset)
         kind = llvm_type(buffer.dtype, memory=True)
-        return _from_memory(ctx, _read(ctx, buffer, f"load {kind}, {where.typed}, align {alignment}", kind, where.depth), buffer.dtype)
+        return _from_memory(
+            ctx,
+            _read(ctx, buffer, f"load {kind}, {where.typed}, align {alignment}", kind, where.depth),
+            buffer.dtype,
+        )
     zero = constant(0, buffer.dtype)
-    return choose(ctx, mask, buffer.dtype, lambda: _load_scalar(ctx, buffer, offset, None), lambda: zero)
+    return choose(
+        ctx, mask, buffer.dtype, lambda: _load_scalar(ctx, buffer, offset, None), lambda: zero
+    )
 
 
-def _load_contiguous(ctx: Context, buffer: Buffer, start: tuple[Value, int], dtype: DType, mask: Value | None) -> Value:
+def _load_contiguous(
+    ctx: Context, buffer: Buffer, start: tuple[Value, int], dtype: DType, mask: Value | None
+) -> Value:
     where, alignment = start
     kind = llvm_type(dtype, memory=True)
     if mask is None:
@@ -148,23 +178,27 @@ def _gather(ctx: Context, load: Load, ramp, stride: int | None, mask: Value | No
     mask = mask or Value(_TRUE, vector_type("i1", lanes))
     name = f"llvm.masked.gather.{mangled(load.dtype, memory=True)}.v{lanes}p0"
     ctx.module.declare(name, f"{kind} (<{lanes} x ptr>, {mask.type}, {kind})")
-    text = (
-        f"call {kind} @{name}(<{lanes} x ptr> align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
-    )
+    text = f"call {kind} @{name}(<{lanes} x ptr> align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
     value = _read(ctx, load.buffer, text, kind, max(where.depth, mask.depth))
     return _from_memory(ctx, value, load.dtype)
 
 
-def _scatter(ctx: Context, store: Store, ramp, stride: int | None, value: Value, mask: Value | None) -> None:
+def _scatter(
+    ctx: Context, store: Store, ramp, stride: int | None, value: Value, mask: Value | None
+) -> None:
     where, alignment = _pointers(ctx, store.buffer, store.indices[0], ramp, stride)
     lanes = store.indices[0].dtype.lanes
     mask = mask or Value(_TRUE, vector_type("i1", lanes))
     name = f"llvm.masked.scatter.{mangled(store.buffer.dtype.with_lanes(lanes), memory=True)}.v{lanes}p0"
     ctx.module.declare(name, f"void ({value.type}, <{lanes} x ptr>, {mask.type})")
-    ctx.builder.do(f"call void @{name}({value.typed}, <{lanes} x ptr> align {alignment} {where.ref}, {mask.typed})")
+    ctx.builder.do(
+        f"call void @{name}({value.typed}, <{lanes} x ptr> align {alignment} {where.ref}, {mask.typed})"
+    )
 
 
-def _pointers(ctx: Context, buffer: Buffer, offset: Expr, ramp, stride: int | None) -> tuple[Value, int]:
+def _pointers(
+    ctx: Context, buffer: Buffer, offset: Expr, ramp, stride: int | None
+) -> tuple[Value, int]:
     """One address a lane, and the alignment of each."""
     lanes, size = offset.dtype.lanes, buffer.dtype.bytes
     kind = llvm_type(buffer.dtype, memory=True)
@@ -181,23 +215,31 @@ def _pointers(ctx: Context, buffer: Buffer, offset: Expr, ramp, stride: int | No
 
 def _store_scalar(ctx: Context, buffer: Buffer, offset: Expr, value: Value) -> None:
     where, alignment = address(ctx, buffer, offset)
-    ctx.builder.do(f"store {_to_memory(ctx, value, buffer.dtype).typed}, {where.typed}, align {alignment}")
+    ctx.builder.do(
+        f"store {_to_memory(ctx, value, buffer.dtype).typed}, {where.typed}, align {alignment}"
+    )
 
 
-def _store_contiguous(ctx: Context, start: tuple[Value, int], value: Value, dtype: DType, mask: Value | None) -> None:
+def _store_contiguous(
+    ctx: Context, start: tuple[Value, int], value: Value, dtype: DType, mask: Value | None
+) -> None:
     where, alignment = start
     if mask is None:
         ctx.builder.do(f"store {value.typed}, {where.typed}, align {alignment}")
         return
     name = f"llvm.masked.store.{mangled(dtype, memory=True)}.p0"
     ctx.module.declare(name, f"void ({value.type}, ptr, {mask.type})")
-    ctx.builder.do(f"call void @{name}({value.typed}, ptr align {alignment} {where.ref}, {mask.typed})")
+    ctx.builder.do(
+        f"call void @{name}({value.typed}, ptr align {alignment} {where.ref}, {mask.typed})"
+    )
 
 
 def _from_memory(ctx: Context, value: Value, dtype: DType) -> Value:
     if not dtype.is_bool:
         return value
-    return ctx.builder.pure(f"icmp ne {value.typed}, zeroinitializer", llvm_type(dtype), value.depth)
+    return ctx.builder.pure(
+        f"icmp ne {value.typed}, zeroinitializer", llvm_type(dtype), value.depth
+    )
 
 
 def _to_memory(ctx: Context, value: Value, dtype: DType) -> Value:

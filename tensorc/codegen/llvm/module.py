@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from threading import Lock
 
 import llvmlite.binding as llvm
@@ -80,7 +80,9 @@ def _emit(function: Function, target: Target) -> Module:
     module = Module(symbol, target, offsets, workspace, thread_workspace)
     written = {stmt.buffer for stmt in walk(function.body) if type(stmt) is Store}
     pointers = {
-        buffer: Pointer(Value(f'%"buffer.{buffer.name}"', "ptr"), buffer.alignment, buffer not in written)
+        buffer: Pointer(
+            Value(f'%"buffer.{buffer.name}"', "ptr"), buffer.alignment, buffer not in written
+        )
         for buffer in function.params
     }
     scalars = {var: Value(f'%"{var.name}"', "i64") for var in _scalars(function)}
@@ -138,7 +140,9 @@ def _param(buffer: Buffer, function: Function) -> Param:
         buffer.dtype.name,
         tuple([_extent(buffer, extent) for extent in buffer.shape]),
         buffer in function.outputs,
-        None if buffer.strides is None else tuple([_extent(buffer, stride) for stride in buffer.strides]),
+        None
+        if buffer.strides is None
+        else tuple([_extent(buffer, stride) for stride in buffer.strides]),
         buffer.alignment,
     )
 
@@ -155,7 +159,7 @@ def _extent(buffer: Buffer, extent: Expr) -> int | str:
             )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
@@ -171,5 +175,8 @@ def _optimized(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)))
+    passes.run(
+        module,
+        llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2)),
+    )
     return module

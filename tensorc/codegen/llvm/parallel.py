@@ -39,13 +39,27 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     flag = _new_flag(ctx) if can_fail else None
     task, arguments = _capture(ctx, loop, start, flag)
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
-    emit_loop(task, begin, end, False, lambda value: _iteration(task, loop, value, start), written_in(ctx, loop))
+    emit_loop(
+        task,
+        begin,
+        end,
+        False,
+        lambda value: _iteration(task, loop, value, start),
+        written_in(ctx, loop),
+    )
     task.builder.end("ret i32 0")
-    emit_function(module, f"{name}.body", [a.declared for a in arguments] + [begin.typed, end.typed], task.builder)
+    emit_function(
+        module,
+        f"{name}.body",
+        [a.declared for a in arguments] + [begin.typed, end.typed],
+        task.builder,
+    )
     _emit_task(module, name, arguments)
     data = _closure(ctx, arguments)
     module.declare("tensorc_parallel_for", _PROTOTYPE)
-    build.do(f"call void @tensorc_parallel_for(ptr @{name}, {data.typed}, {extent.typed}, {ctx.threads.typed})")
+    build.do(
+        f"call void @tensorc_parallel_for(ptr @{name}, {data.typed}, {extent.typed}, {ctx.threads.typed})"
+    )
     for buffer in written_in(ctx, loop):
         mark_written(ctx, buffer)
     if flag is not None:
@@ -57,7 +71,9 @@ LOOPS["parallel"] = emit_parallel
 
 
 def _iteration(task: Context, loop: For, value: Value, start: Value) -> None:
-    task.variables[loop.var] = add(task, value, start if start.const is not None else Value("%start", "i64"))
+    task.variables[loop.var] = add(
+        task, value, start if start.const is not None else Value("%start", "i64")
+    )
     task.loops.append((loop.var, loop.start, loop.extent))
     emit_stmt(task, loop.body)
     task.loops.pop()
@@ -70,7 +86,9 @@ def _new_flag(ctx: Context) -> Value:
     return flag
 
 
-def _capture(ctx: Context, loop: For, start: Value, flag: Value | None) -> tuple[Context, list[Argument]]:
+def _capture(
+    ctx: Context, loop: For, start: Value, flag: Value | None
+) -> tuple[Context, list[Argument]]:
     """A context for the task, with all that the body reads of the surroundings as arguments."""
     variables, buffers, written = _free(loop.body)
     inner: dict[Var, Value] = {}
@@ -80,7 +98,9 @@ def _capture(ctx: Context, loop: For, start: Value, flag: Value | None) -> tuple
         outer = ctx.pointers.get(buffer)
         if outer is None:
             continue
-        pointer = Pointer(Value(f'%"buffer.{buffer.name}"', "ptr"), outer.alignment, buffer not in written)
+        pointer = Pointer(
+            Value(f'%"buffer.{buffer.name}"', "ptr"), outer.alignment, buffer not in written
+        )
         pointers[buffer] = pointer
         arguments.append(Argument(declare_pointer(pointer), outer.value))
     for var in variables:
@@ -97,16 +117,25 @@ def _capture(ctx: Context, loop: For, start: Value, flag: Value | None) -> tuple
         arguments.append(Argument("ptr %error", ctx.error))
     arguments.append(Argument(f"ptr noalias align {MAX_ALIGNMENT} %workspace", ctx.slice))
     task = Context(
-        ctx.module, Builder(), inner, pointers, Value("%workspace", "ptr"), Value("%error", "ptr"), None,
-        flag and Value("%flag", "ptr"), loops=list(ctx.loops),
-    )  # fmt: skip
+        ctx.module,
+        Builder(),
+        inner,
+        pointers,
+        Value("%workspace", "ptr"),
+        Value("%error", "ptr"),
+        None,
+        flag and Value("%flag", "ptr"),
+        loops=list(ctx.loops),
+    )
     return task, arguments
 
 
 def declare_pointer(pointer: Pointer) -> str:
     """The declaration of a buffer as an argument."""
     readonly = " readonly" if pointer.readonly else ""
-    return f"ptr noalias{readonly} align {min(pointer.alignment, MAX_ALIGNMENT)} {pointer.value.ref}"
+    return (
+        f"ptr noalias{readonly} align {min(pointer.alignment, MAX_ALIGNMENT)} {pointer.value.ref}"
+    )
 
 
 def _free(body: Stmt) -> tuple[dict[Var, None], dict[Buffer, None], set[Buffer]]:
@@ -157,7 +186,12 @@ def _emit_task(module: Module, name: str, arguments: list[Argument]) -> None:
 
 
 def emit_function(
-    module: Module, name: str, parameters: list[str], build: Builder, result: str = "i32", internal: bool = True
+    module: Module,
+    name: str,
+    parameters: list[str],
+    build: Builder,
+    result: str = "i32",
+    internal: bool = True,
 ) -> None:
     """Add a finished function to the module."""
     linkage = "internal " if internal else ""

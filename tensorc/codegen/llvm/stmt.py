@@ -11,7 +11,8 @@ from tensorc.codegen.llvm.convert import convert
 from tensorc.codegen.llvm.memory import emit_store, mark_written
 from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Buffer, Const, index as index_expr
+from tensorc.ir.expr import Buffer, Const
+from tensorc.ir.expr import index as index_expr
 from tensorc.ir.stmt import Alloc, Barrier, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While
 from tensorc.ir.walk import walk
 
@@ -32,7 +33,9 @@ def emit_stmt(ctx: Context, stmt: Stmt) -> None:
         case For(kind=kind):
             emitter = LOOPS.get(kind)
             if emitter is None:
-                raise UnsupportedError(f"loop {stmt.var.name!r}: a {kind} loop does not run on a CPU")
+                raise UnsupportedError(
+                    f"loop {stmt.var.name!r}: a {kind} loop does not run on a CPU"
+                )
             emitter(ctx, stmt)
         case If():
             _branch(ctx, stmt)
@@ -112,7 +115,12 @@ def written_in(ctx: Context, loop: Stmt) -> frozenset[Buffer]:
 
 
 def emit_loop(
-    ctx: Context, start: Value, end: Value, runs: bool, body: Callable[[Value], None], written: frozenset[Buffer]
+    ctx: Context,
+    start: Value,
+    end: Value,
+    runs: bool,
+    body: Callable[[Value], None],
+    written: frozenset[Buffer],
 ) -> None:
     """A loop from `start` up to `end`, tested at its end; `runs` says that it is known to run at least once."""
     build = ctx.builder
@@ -131,7 +139,10 @@ def emit_loop(
     top = build.block
     counter = Value(build.name(), "i64", build.depth)
     body(counter)
-    following = build.emit(f"add nuw nsw {counter.typed}, 1" if start.const == 0 else f"add nsw {counter.typed}, 1", "i64")
+    following = build.emit(
+        f"add nuw nsw {counter.typed}, 1" if start.const == 0 else f"add nsw {counter.typed}, 1",
+        "i64",
+    )
     again = build.emit(f"icmp slt {following.typed}, {end.ref}", "i1")
     arrivals = f"[ {start.ref}, %{before.label} ], [ {following.ref}, %{build.block.label} ]"
     top.lines.insert(0, f"{counter.ref} = phi i64 {arrivals}")
@@ -233,7 +244,10 @@ def report(ctx: Context, message: Value, value: Value) -> None:
     """Store the message of a failed check and its value; of the tasks of a parallel loop only the first to fail does."""
     build = ctx.builder
     place = build.emit(f"getelementptr i8, {ctx.error.typed}, i64 8", "ptr")
-    stores = (f"store {message.typed}, {ctx.error.typed}, align 8", f"store {value.typed}, {place.typed}, align 8")
+    stores = (
+        f"store {message.typed}, {ctx.error.typed}, align 8",
+        f"store {value.typed}, {place.typed}, align 8",
+    )
     if ctx.flag is None:
         for store in stores:
             build.do(store)
