@@ -195,10 +195,10 @@ class _Placer:
         """Whether statements, with the loops outside `depth` standing still, read only what they wrote themselves."""
         found = self._found(buffer, stmts)
         for at, access in enumerate(found):
-            if not access.is_store and not any(
-                other.is_store and _covers(other, access, buffer, depth) for other in found[:at]
-            ):
-                return False
+            if not access.is_store:
+                writes = [other for other in found[:at] if other.is_store]
+                if not _are_covered(access, writes, buffer, depth):
+                    return False
         return True
 
     def _goes_in(self, stmt: Stmt, parts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> bool:
@@ -208,9 +208,7 @@ class _Placer:
         users = [part for part in parts if buffer in self._uses(part)]
         if type(stmt) is For:
             return stmt.kind == "parallel" or self._is_private(buffer, users, depth + 1)
-        if type(stmt) is If:
-            return len(users) == 1 or all(self._is_private(buffer, [part], depth) for part in users)
-        return type(stmt) is Let
+        return type(stmt) is If or type(stmt) is Let  # of two branches only one runs
 
     def _placed(self, buffers: list[Buffer], stmts: Sequence[Stmt], depth: int, room: int) -> tuple[list[Buffer], int]:
         """New buffers, as small as the statements allow, and the room for local ones that is left."""
@@ -276,34 +274,53 @@ def _merged(ranges: list[tuple[int, int, list[Buffer]]]) -> Iterator[tuple[int, 
 def _region(access: _Access, depth: int) -> tuple[_Span | None, ...]:
     """One span a dimension; None where it is not known."""
     inner = {binder.var for binder in access.path[depth:]}
-    return tuple([_span(e, inner, access.domain) for e in access.indices])
+    return tuple([_span(e, access.mask, inner, access.domain) for e in access.indices])
 
 
-def _span(expr: Expr, inner: set[Var], domain: Domain) -> _Span | None:
+def _span(expr: Expr, mask: Expr | None, inner: set[Var], domain: Domain) -> _Span | None:
     more = 0
+    base = expr
     if type(expr) is Ramp:
         if type(expr.stride) is not Const:
             return None
         more = expr.stride.value * (expr.lanes - 1)
-        expr = expr.base
+        base = expr.base
     elif type(expr) is Broadcast:
-        expr = expr.value
+        base = expr.value
     elif expr.dtype.lanes > 1:
         return None
-    terms, constant = linear(expr)
-    base, moving = [], {}
+    terms, constant = linear(base)
+    outer, moving = [], {}
     for atom, scale in terms.items():
         if any(type(e) is Load for e in walk_expr(atom)):
             return None
         if variables(atom).isdisjoint(inner):
-            base.append((atom, scale))
+            outer.append((atom, scale))
         else:
             moving[atom] = scale
     found = bounds(build(moving, constant), domain)
     if found.lo is None or found.hi is None:
         return None
-    base.sort(key=lambda term: repr(term[0]))
-    return _Span(Affine(tuple(base), 0), found.lo + min(more, 0), found.hi + max(more, 0))
+    outer.sort(key=lambda term: repr(term[0]))
+    hi = found.hi + max(more, 0)
+    limit = _limit(expr, mask)
+    if limit is not None and not outer:
+        hi = min(hi, limit)
+    return _Span(Affine(tuple(outer), 0), found.lo + min(more, 0), hi)
+
+
+def _limit(expr: Expr, mask: Expr | None) -> int | None:
+    """The greatest index that a mask `ramp < constant` lets through."""
+    if mask is None or type(expr) is not Ramp:
+        return None
+    limits = []
+    for condition in conjuncts(mask):
+        match condition:
+            case LT(Ramp(base, stride, _), Broadcast(Const(end), _)) if stride == expr.stride:
+                terms, apart = linear(expr.base - base)
+                if not terms:
+                    limits.append(end - 1 + apart)
+    return min(limits, default=None)
 
 
 def _hull(spans: list[_Span | None]) -> _Span | None:
@@ -317,24 +334,57 @@ def _covers_all(span: _Span, extent: Expr) -> bool:
     return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
 
 
-def _covers(write: _Access, read: _Access, buffer: Buffer, depth: int) -> bool:
-    """Whether a write, each time before the read, writes all that is read."""
+def _are_covered(read: _Access, writes: list[_Access], buffer: Buffer, depth: int) -> bool:
+    """Whether writes, each time before a read, write all that is read: one alone, or several side by side."""
+    found = [pair for write in writes if (pair := _regions(write, read, depth)) is not None]
+    extents = buffer.shape
+    for region, wanted in found:
+        if all(map(_span_covers, region, wanted, extents)):
+            return True
+    for axis in range(len(extents)):
+        beside = [
+            (region[axis], wanted[axis])
+            for region, wanted in found
+            if all(_span_covers(region[at], wanted[at], extents[at]) for at in range(len(extents)) if at != axis)
+        ]
+        union = _joined([span for span, _ in beside]) if len(beside) > 1 else None
+        if union is not None and all(_span_covers(union, wanted, extents[axis]) for _, wanted in beside):
+            return True
+    return False
+
+
+def _regions(write: _Access, read: _Access, depth: int):
+    """What a write ahead of a read surely writes and what is read; None if the write may not have happened.
+
+    Both within one iteration of the loops that they share, but for loops in whose first iteration the write happens.
+    """
     common = depth
     while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
         common += 1
-    first = {EQ(loop.var, loop.start): loop for loop in write.path[depth:] if type(loop) is For}
-    starting = [write.path.index(first[c]) for c in write.conditions if c in first]
-    common = min([common, *starting])
+    first = {EQ(loop.var, loop.start): at for at, loop in enumerate(write.path) if at >= depth and type(loop) is For}
+    starting = [first[c] for c in write.conditions if c in first]
     if any(variables(e) & {write.path[at].var for at in starting} for e in write.indices):
-        return False
+        return None
+    common = min([common, *starting])
     inner = {binder.var for binder in write.path[common:]}
     for condition in write.conditions:
         if condition not in first and condition not in read.conditions and not _cuts_tail(condition, inner):
-            return False
+            return None
     if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
-        return False
-    spans = zip(_region(write, common), _region(read, common), buffer.shape)
-    return all(_span_covers(w, r, extent) for w, r, extent in spans)
+        return None
+    return _region(write, common), _region(read, common)
+
+
+def _joined(spans: list[_Span | None]) -> _Span | None:
+    """The union of spans, from the first on as far as there is no gap."""
+    if any(span is None or span.base != spans[0].base for span in spans):
+        return None
+    spans = sorted(spans, key=lambda span: span.lo)
+    hi = spans[0].hi
+    for span in spans[1:]:
+        if span.lo <= hi + 1:
+            hi = max(hi, span.hi)
+    return _Span(spans[0].base, spans[0].lo, hi)
 
 
 def _cuts_tail(condition: Expr, inner: set[Var]) -> bool:

@@ -78,7 +78,7 @@ class _Vectorizer:
         self.lanes = loop.extent.value
         self.domain = domain.bind(loop.var, loop.start, loop.extent)
         self.values: dict[Var, Expr] = {loop.var: Ramp(loop.start, index(1), self.lanes)}
-        self.memo: dict[Expr, Expr] = {}
+        self.memo: dict[Expr, Expr | None] = {}
         self.mask: Expr | None = None
         self.unsure = False
 
@@ -185,10 +185,12 @@ class _Vectorizer:
             return expr
         if cls is Var:
             return self.values.get(expr, expr)
-        known = self.memo.get(expr)
-        if known is None:
-            known = self.memo[expr] = self._expr(expr)
-        return known
+        known = self.memo.get(expr, expr)
+        if known is not expr:
+            return expr if known is None else known
+        wide = self._expr(expr)
+        self.memo[expr] = None if wide is expr else wide  # an equal expression is not the same object
+        return wide
 
     def _expr(self, expr: Expr) -> Expr:
         if type(expr) is IfThenElse and self.expr(expr.condition) is not expr.condition:
