@@ -53,6 +53,7 @@ def parallel_for() -> int:
     the OpenMP library that this process has."""
     pool = _pool()
     pool.limit.value = default_threads()
+    pool.cores.value = available_cores()
     if pool.openmp.value is None and not pool.alone.value:
         pool.openmp.value = _find_openmp()
     return pool.launch
@@ -62,10 +63,11 @@ class _Pool:
     """Addresses and variables of the pool's module."""
 
     def __init__(self):
-        names = ("tensorc_parallel_for", "reset", "limit", "openmp", "alone", "workers")
+        names = ("tensorc_parallel_for", "reset", "limit", "cores", "openmp", "alone", "workers")
         library = cpu.helper("threads", _module_text, names)
         self.launch = library["tensorc_parallel_for"]
         self.limit = ctypes.c_int64.from_address(library["limit"])
+        self.cores = ctypes.c_int64.from_address(library["cores"])
         self.openmp = ctypes.c_void_p.from_address(library["openmp"])
         self.alone = ctypes.c_int32.from_address(library["alone"])
         self.workers = ctypes.c_int64.from_address(library["workers"])

@@ -42,6 +42,7 @@ POOL = """
 @launches = internal global i32 0, align 128
 @workers = global i64 0, align 8                ; threads of the pool
 @limit = global i64 1, align 8                  ; greatest number of threads of a launch
+@cores = global i64 1, align 8                  ; greatest number of threads for OpenMP
 @openmp = global ptr null, align 8              ; GOMP_parallel of a library that is loaded
 @alone = global i32 0, align 8                  ; 1 after a fork: OpenMP's threads stayed behind
 @libgomp = internal constant [13 x i8] c"libgomp.so.1\\00"
@@ -229,19 +230,21 @@ choose:
   %use = icmp ne ptr %gomp, null
   br i1 %use, label %theirs, label %own
 
-theirs:
+theirs:                      ; OpenMP's threads spin: more of them than cores cost milliseconds
+  %cores.now = load i64, ptr @cores
+  %team = call i64 @llvm.smin.i64(i64 %n, i64 %cores.now)
   store ptr %task, ptr %ours
   %od = getelementptr i64, ptr %ours, i64 1
   store ptr %data, ptr %od
   %oe = getelementptr i64, ptr %ours, i64 2
   store i64 %extent, ptr %oe
   %ot = getelementptr i64, ptr %ours, i64 3
-  store i64 %n, ptr %ot
+  store i64 %team, ptr %ot
   %on = getelementptr i64, ptr %ours, i64 4
   store i64 0, ptr %on
   %os = getelementptr i64, ptr %ours, i64 5
   store i64 0, ptr %os
-  %n32 = trunc i64 %n to i32
+  %n32 = trunc i64 %team to i32
   call void %gomp(ptr @openmp_body, ptr %ours, i32 %n32, i32 0)
   store atomic i32 0, ptr @lock release, align 4
   ret void
