@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = (
-    ("errors", "dtypes", "target", "artifact", "version"),
+    ("errors", "version"),
+    ("dtypes", "target", "artifact"),
     ("ir",),
     ("arith",),
     ("intrinsics",),
@@ -23,7 +24,6 @@ FLOORS = (
     ("__init__", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
-SIDE_BY_SIDE = set(FLOORS[4])
 LAZY_ONLY = {"numba", "torch", "jax", "onnx", "ray", "matplotlib", "ml_dtypes", "rich"}
 FILES = sorted([*ROOT.glob("tensorc/**/*.py"), *ROOT.glob("autotune/**/*.py")])
 

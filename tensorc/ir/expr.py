@@ -9,10 +9,18 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tensorc.dtypes import DType, bool_, dtype as as_dtype, int64
 from tensorc.errors import ExpressionError
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # tells type checkers that `node` makes dataclasses; at run time it is nothing
+
+    def dataclass_transform(**_):
+        return lambda function: function
+
 
 _set = object.__setattr__
 
@@ -44,6 +52,7 @@ class Node:
             return self._hash
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def node(cls):
     """Make a class a node of the IR: frozen, slotted, its fields in order of declaration."""
     cls = dataclass(frozen=True, slots=True, eq=False)(cls)
