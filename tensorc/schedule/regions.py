@@ -1,5 +1,5 @@
-"""What a part of a function touches of a buffer: for each dimension the first and the last place, symbolic in the
-loops outside that part and taken over the whole range of the loops inside it."""
+"""What a part of a function touches of a buffer: for each dimension the first and the last place,
+symbolic in the loops outside that part and taken over the whole range of the loops inside it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,30 @@ from functools import reduce
 from tensorc.arith import Domain, affine, bounds, can_prove, simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
-    Buffer, Const, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Select, Var, index, is_const, logical_and,
-    maximum, minimum,
-)  # fmt: skip
+    Buffer,
+    Const,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Select,
+    Var,
+    index,
+    is_const,
+    logical_and,
+    maximum,
+    minimum,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Stmt, Store
 from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, walk, walk_expr
-from tensorc.schedule.locate import Place, all_blocks, refuse
+from tensorc.schedule.locate import Place, all_blocks, constant, refuse
+
+_LARGE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +52,9 @@ class Span:
 class Access:
     """One load or store in the part that is looked at.
 
-    `indices` are over block iterators, loops and lets; `values` gives the iterators and lets in terms of loops;
-    `ranges` are those of the loops between the part and the access; `domain` and `predicate` are what holds there.
+    `indices` are over block iterators, loops and lets; `values` gives the iterators and lets in
+    terms of loops; `ranges` are those of the loops between the part and the access; `domain` and
+    `predicate` are what holds there.
     """
 
     indices: tuple[Expr, ...]
@@ -51,16 +69,17 @@ class Access:
         return simplify(substitute(expr, self.values), self.domain)
 
     def span(self, expr: Expr) -> Span | None:
-        """The span of an expression over the variables of the indices; None where it is unbounded."""
+        """The span of an expression over the variables of the indices; None if unbounded."""
         return relax(self.over_loops(expr), self.ranges, self.domain)
 
     def is_fixed(self, expr: Expr) -> bool:
-        """Whether an expression over loops is the same for all iterations of those inside the part."""
+        """Whether an expression over loops is the same in all iterations inside the part."""
         return not _varies(expr, self.ranges)
 
 
 def read_region(place: Place, buffer: Buffer) -> tuple[Span, ...] | None:
-    """What the loop or block at `place` loads of `buffer`, one span a dimension within the shape; None for nothing.
+    """What the loop or block at `place` loads of `buffer`, one span a dimension within the shape;
+    None for nothing.
 
     The spans are over the loops around `place`: everything below it is taken as a whole.
     """
@@ -72,7 +91,9 @@ def write_region(place: Place, buffer: Buffer) -> tuple[Span, ...] | None:
     return _region(place, buffer, lambda access: access.is_store)
 
 
-def _region(place: Place, buffer: Buffer, wanted: Callable[[Access], bool]) -> tuple[Span, ...] | None:
+def _region(
+    place: Place, buffer: Buffer, wanted: Callable[[Access], bool]
+) -> tuple[Span, ...] | None:
     domain = place.domain()
     found = [access for access in accesses(place.node, buffer, domain) if wanted(access)]
     if not found:
@@ -97,7 +118,7 @@ def clamp(span: Span | None, extent: Expr, domain: Domain) -> Span:
 
 
 def accesses(stmt: Stmt, buffer: Buffer, domain: Domain) -> tuple[Access, ...]:
-    """The loads and stores of `buffer` in a statement, where `domain` is what is known just outside it."""
+    """The loads and stores of `buffer` in a statement; `domain` is what is known outside it."""
     return tuple(_accesses(stmt, buffer, Access((), False, {}, {}, domain, Const(True, bool_))))
 
 
@@ -126,7 +147,9 @@ def _enter(stmt: Stmt, around: Access) -> Access:
             bindings = {it.var: substitute(it.binding, around.values) for it in iters}
             predicate = logical_and(around.predicate, substitute(predicate, around.values))
             domain = block_domain(stmt, around.domain)
-            return replace(around, values={**around.values, **bindings}, domain=domain, predicate=predicate)
+            return replace(
+                around, values={**around.values, **bindings}, domain=domain, predicate=predicate
+            )
         case _:
             return around
 
@@ -140,7 +163,7 @@ def _loop_span(start: Expr, extent: Expr, around: Access) -> Span | None:
 
 
 def block_domain(block: Block, domain: Domain) -> Domain:
-    """What is known in the body of a block: the range of its iterators, and that its predicate holds."""
+    """What is known in a block's body: the ranges of its iterators, and its predicate."""
     if not is_const(block.predicate):
         domain = domain.given(block.predicate)
     for it in block.iters:
@@ -149,7 +172,8 @@ def block_domain(block: Block, domain: Domain) -> Domain:
 
 
 def relax(expr: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
-    """Bounds of `expr` over all values of the variables `inner`, in terms of its other variables; None if unknown."""
+    """Bounds of `expr` over all values of the variables `inner`, in terms of its other variables;
+    None if unknown."""
     if not _varies(expr, inner):
         return Span(expr, expr)
     form = affine(expr)
@@ -191,7 +215,9 @@ def _relax_atom(atom: Expr, inner: Mapping[Var, Span | None], domain: Domain) ->
             return _constant_span(atom, domain)
 
 
-def _relax_product(a: Expr, b: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
+def _relax_product(
+    a: Expr, b: Expr, inner: Mapping[Var, Span | None], domain: Domain
+) -> Span | None:
     """x * n runs from lo * n to hi * n where n does not vary and is not negative."""
     if _varies(b, inner):
         a, b = b, a
@@ -202,7 +228,7 @@ def _relax_product(a: Expr, b: Expr, inner: Mapping[Var, Span | None], domain: D
 
 
 def _relax_mod(span: Span | None, divisor: Expr, domain: Domain) -> Span:
-    """x % c runs from lo % c to hi % c where lo and hi lie in one period, else through all of 0 .. c."""
+    """x % c runs from lo % c to hi % c where lo and hi lie in one period, else over 0 .. c."""
     if span is not None:
         first, last = simplify(span.lo // divisor, domain), simplify(span.hi // divisor, domain)
         if first == last:
@@ -251,6 +277,12 @@ def _sign(a: Expr, b: Expr, domain: Domain) -> int | None:
     return None
 
 
+def assumed(extents: Iterable[Expr]) -> tuple[int, ...]:
+    """Extents as numbers, a large one for each symbolic one: a map that can be undone over a larger
+    shape can be over a smaller one."""
+    return tuple([constant(extent) or _LARGE for extent in extents])
+
+
 def loads(stmt: Stmt, buffer: Buffer) -> int:
     """How many loads of `buffer` a statement holds."""
     return sum(type(e) is Load and e.buffer is buffer for e in all_exprs(stmt))
@@ -277,11 +309,13 @@ def writers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
 
 
 def refuse_late_writer(function: Function, block: Block, step: str) -> None:
-    """Raise ScheduleError if a buffer that `block` reads is written after it: then it cannot be evaluated later."""
+    """Raise ScheduleError if a buffer that `block` reads is written after it: then the block cannot
+    run later."""
     blocks = all_blocks(function)
     at = next(i for i, other in enumerate(blocks) if other is block)
     inputs = buffers_read(block)
     for later in blocks[at + 1 :]:
         for buffer in buffers_written(later):
             if buffer in inputs:
-                refuse(function, f"{step}: it reads {buffer.name!r}, which {later.name!r} changes after it", later.name)
+                reason = f"it reads {buffer.name!r}, which {later.name!r} changes after it"
+                refuse(function, f"{step}: {reason}", later.name)

@@ -1,4 +1,5 @@
-"""Whether two functions give the same answer by the interpreter, on data whose arithmetic is exact."""
+"""Whether two functions give the same answer by the interpreter, on data whose arithmetic is
+exact."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from tensorc.ir.verifier import verify
 
 
 def assert_same(before: Function, after: Function, **extents: int) -> None:
-    """Fail unless both functions are well formed and give the same outputs; `extents` are the symbolic ones."""
+    """Fail unless both functions are well formed and give the same outputs; `extents` are the
+    symbolic ones."""
     verify(after)
     arrays = inputs(before, extents)
     expected, found = interpret(before, *arrays), interpret(after, *arrays)

@@ -8,6 +8,8 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule.primitives.caching import cache_read, cache_write
+from tensorc.schedule.primitives.loops import fuse, split
+from tensorc.schedule.primitives.placement import compute_at
 from tests.schedule.same import assert_same
 
 MATMUL = """
@@ -47,7 +49,9 @@ def test_cache_read_copies_before_the_nest():
     before = parse(MATMUL)
     after, block = cache_read(before, "C", "B")
     assert block == "B_global"
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
   alloc B_global: float32[6, 5]
   for B_global.k in 0 .. 6
@@ -66,6 +70,7 @@ function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
           init
             C[i, j] = float32(0.0)
           C[i, j] = C[i, j] + A[i, k] * B_global[k, j]"""
+    )
     assert_same(before, after)
 
 
@@ -74,7 +79,10 @@ def test_cache_read_by_number_scope_and_again():
     once, first = cache_read(before, "C", 0, "local")
     again, second = cache_read(once, "D", "B", "local")
     assert (first, second) == ("B_local", "B_local_1")
-    assert [(b.name, b.scope) for b in again.allocs[2:]] == [("B_local", "local"), ("B_local_1", "local")]
+    assert [(b.name, b.scope) for b in again.allocs[2:]] == [
+        ("B_local", "local"),
+        ("B_local_1", "local"),
+    ]
     assert "C[i] = B_local[ax0]" not in show(again)
     assert "C[i] = B_local[i] * B_local[7 - i]" in show(again)
     assert "D[i] = B_local_1[i] + C[i]" in show(again)
@@ -110,7 +118,9 @@ def test_cache_write_copies_after_the_nest():
     before = parse(MATMUL)
     after, block = cache_write(before, "C")
     assert block == "C_global"
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
   alloc C_global: float32[4, 5]
   for C.i in 0 .. 4
@@ -129,6 +139,7 @@ function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
         spatial i: 4 = C_global.i
         spatial j: 5 = C_global.j
         C[i, j] = C_global[i, j]"""
+    )
     assert_same(before, after)
 
 
@@ -202,15 +213,19 @@ function gaps(A: float32[6], out C: float32[6])
       C[i] = P[i // 4, i % 4]
 """
     assert refusal(cache_read, gaps, "C", "P") == (
-        "cache_read(block 'C', buffer 'P'): its layout may have gaps that nothing writes; "
-        "cache it before changing its layout"
+        "cache_read(block 'C', buffer 'P'): not every element of 'P' is known to be written; "
+        "cache it before other steps on its layout and its writer"
+    )
+    assert refusal(cache_write, gaps, "P") == (
+        "cache_write(block 'P'): not every element of 'P' is known to be written; "
+        "cache it before other steps on its layout and its writer"
     )
 
 
 def test_cache_write_refuses():
-    assert refusal(cache_write, "function f(A: float32[2])\n  block N\n    evaluate exp(float32(1.0))\n", "N") == (
-        "cache_write(block 'N'): the block must write one buffer, it writes none"
-    )
+    assert refusal(
+        cache_write, "function f(A: float32[2])\n  block N\n    evaluate exp(float32(1.0))\n", "N"
+    ) == ("cache_write(block 'N'): the block must write one buffer, it writes none")
     updates = """
 function update(A: float32[4], out C: float32[4])
   for C.i in 0 .. 4
@@ -218,7 +233,10 @@ function update(A: float32[4], out C: float32[4])
       spatial i: 4 = C.i
       C[i] = C[i] + A[i]
 """
-    assert refusal(cache_write, updates, "C") == "cache_write(block 'C'): 'C' starts from what 'C' holds already"
+    assert (
+        refusal(cache_write, updates, "C")
+        == "cache_write(block 'C'): 'C' starts from what 'C' holds already"
+    )
     init = """
 function total(A: float32[4], out C: float32[4])
   for C.i in 0 .. 4
@@ -229,9 +247,57 @@ function total(A: float32[4], out C: float32[4])
       spatial i: 4 = C.i
       C[i] = C[i] + A[i]
 """
-    assert refusal(cache_write, init, "C_init") == "cache_write(block 'C_init'): 'C' writes 'C' after it"
-    near = TWO.replace("  for C.i in 0 .. 8\n    block C\n      spatial i: 8 = C.i", "    block C\n      spatial i: 8 = B.i")
+    assert (
+        refusal(cache_write, init, "C_init")
+        == "cache_write(block 'C_init'): 'C' writes 'C' after it"
+    )
+    near = TWO.replace(
+        "  for C.i in 0 .. 8\n    block C\n      spatial i: 8 = C.i",
+        "    block C\n      spatial i: 8 = B.i",
+    )
     near = near.replace("B[i] * B[7 - i]", "B[i]")
     assert refusal(cache_write, near, "B") == (
-        "cache_write(block 'B'): 'C' reads 'B' before the nest of loops ends, where the copy would be made"
+        "cache_write(block 'B'): 'C' reads 'B' before the nest of loops ends, "
+        "where the copy would be made"
     )
+
+
+def test_an_unknown_scope_is_refused():
+    assert refusal(cache_read, MATMUL, "C", "B", "far") == (
+        "cache_read(block 'C', buffer 'B'): scope 'far' is unknown; "
+        "known are global, local, shared, warp, fragment"
+    )
+
+
+def test_the_writer_of_an_internal_buffer_may_be_split_and_fused():
+    before = parse(TWO)
+    function, (outer, inner) = split(before, "B.i", (None, 3))
+    function, _ = fuse(function, (outer, inner))
+    after, _ = cache_read(function, "D", "B")
+    assert_same(before, after)
+
+
+def test_a_buffer_of_which_only_a_part_is_written_is_not_copied():
+    before = parse("""
+function part(A: float32[4, 4], out D: float32[4])
+  alloc B: float32[4, 4]
+  alloc C: float32[4]
+  for B.i in 0 .. 4
+    for B.j in 0 .. 4
+      block B
+        spatial i: 4 = B.i
+        spatial j: 4 = B.j
+        B[i, j] = A[i, j] + float32(1.0)
+  for C.i in 0 .. 4
+    block C
+      spatial i: 4 = C.i
+      C[i] = B[i, i]
+  for D.i in 0 .. 4
+    block D
+      spatial i: 4 = D.i
+      D[i] = C[i] * float32(2.0)
+""")
+    moved = compute_at(compute_at(before, "B", "C.i"), "C", "D.i")
+    assert_same(before, moved)
+    with pytest.raises(ScheduleError, match="not every element of 'B' is known to be written"):
+        cache_write(moved, "B")

@@ -31,7 +31,9 @@ function chain(A: float32[4, 6], out C: float32[6, 4])
 def test_every_load_takes_the_value():
     before = parse(CHAIN)
     after = compute_inline(before, "B")
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function chain(A: float32[4, 6], out C: float32[6, 4])
   for C.i in 0 .. 6
     for C.j in 0 .. 4
@@ -39,6 +41,7 @@ function chain(A: float32[4, 6], out C: float32[6, 4])
         spatial i: 6 = C.i
         spatial j: 4 = C.j
         C[i, j] = (A[j, i] + float32(1.0)) * (A[j, 5 - i] + float32(1.0))"""
+    )
     assert_same(before, after)
 
 
@@ -65,7 +68,9 @@ function guarded(A: float32[8], out C: float32[4])
         C[i] = C[i] + if_then_else(i * 2 + k < 8 and Q[i], P[i * 2 + k], float32(0.0))
 """)
     after = compute_inline(compute_inline(before, "P"), "Q")
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function guarded(A: float32[8], out C: float32[4])
   for C.i in 0 .. 4
     for C.k in 0 .. 3
@@ -76,6 +81,7 @@ function guarded(A: float32[8], out C: float32[4])
           C[i] = A[i] * float32(2.0)
         C[i] = C[i] + if_then_else(i * 2 + k < 8 and A[i] * float32(2.0) > float32(1.0), \
 A[i * 2 + k] * float32(2.0), float32(0.0))"""
+    )
     assert_same(before, after)
 
 
@@ -145,7 +151,10 @@ def refusal(text: str, block: str) -> str:
 
 
 def test_refuses_an_output():
-    assert refusal(CHAIN, "C") == "compute_inline(block 'C'): it writes the output 'C', which must be stored"
+    assert (
+        refusal(CHAIN, "C")
+        == "compute_inline(block 'C'): it writes the output 'C', which must be stored"
+    )
 
 
 def test_refuses_a_reduction():
@@ -166,7 +175,8 @@ function total(A: float32[4, 8], out C: float32[4])
       C[i] = S[i]
 """
     assert refusal(text, "S") == (
-        "compute_inline(block 'S'): it has reduce iterators; only a block without a reduction can be inlined"
+        "compute_inline(block 'S'): it has reduce iterators; "
+        "only a block without a reduction can be inlined"
     )
 
 
@@ -189,7 +199,10 @@ function main(A: float32[4, 4], out C: float32[4, 4])
 
 
 def test_refuses_indices_that_are_not_the_iterators():
-    message = "the indices of its store are not exactly its iterators, each once; inline it before changing its layout"
+    message = (
+        "the indices of its store are not exactly its iterators, each once; "
+        "inline it before changing its layout"
+    )
     for store in ("B[i, i] = A[i, j]", "B[i, 3 - j] = A[i, j]", "B[i, 0] = A[i, j]"):
         assert refusal(body(store), "B") == f"compute_inline(block 'B'): {message}"
 
@@ -209,12 +222,18 @@ def test_refuses_another_writer_and_inputs_that_change():
         "compute_inline(block 'B'): 'B' is also written by B2"
     )
     changed = body("B[i, j] = C[i, j]")
-    assert refusal(changed, "B") == "compute_inline(block 'B'): it reads 'C', which 'C' changes after it"
+    assert (
+        refusal(changed, "B")
+        == "compute_inline(block 'B'): it reads 'C', which 'C' changes after it"
+    )
 
 
 def test_refuses_what_nothing_reads_and_what_is_not_there():
     text = body("B[i, j] = A[i, j]").replace("B[i, i] + A[i, 0]", "A[i, 0]")
-    assert refusal(text, "B") == "compute_inline(block 'B'): nothing reads 'B', so there is no place to inline it to"
+    assert (
+        refusal(text, "B")
+        == "compute_inline(block 'B'): nothing reads 'B', so there is no place to inline it to"
+    )
     assert refusal(text, "D") == "no block is named 'D'; there are B, C"
 
 

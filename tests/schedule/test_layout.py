@@ -54,7 +54,9 @@ function copy(A: float32[n, m], out C: float32[n, m])
 def test_panels_with_a_partial_last_one():
     before = parse(COPY)
     after = transform_layout(before, "P", "P", lambda k, j: (j // 4, k, j % 4))
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function mm(A: float32[4, 6], B: float32[6, 10], out C: float32[4, 10])
   alloc P: float32[3, 6, 4]
   for P.k in 0 .. 6
@@ -73,6 +75,7 @@ function mm(A: float32[4, 6], B: float32[6, 10], out C: float32[4, 10])
           init
             C[i, j] = float32(0.0)
           C[i, j] = C[i, j] + A[i, k] * P[j // 4, k, j % 4]"""
+    )
     assert_same(before, after)
 
 
@@ -113,15 +116,17 @@ def refusal(text: str, *args) -> str:
 
 
 def test_refuses_parameters():
-    step = "transform_layout(block 'C', buffer {!r}): it is a parameter, whose layout the caller decides; "
-    swap = lambda i, j: (j, i)
-    assert refusal(COPY, "C", "A", swap) == step.format("A") + "cache it first with cache_read"
-    assert refusal(COPY, "C", "C", swap) == step.format("C") + "cache it first with cache_write"
+    reason = "it is a parameter, whose layout the caller decides; cache it first with"
+    for buffer, fix in (("A", "cache_read"), ("C", "cache_write")):
+        assert refusal(COPY, "C", buffer, lambda i, j: (j, i)) == (
+            f"transform_layout(block 'C', buffer {buffer!r}): {reason} {fix}"
+        )
 
 
 def test_refuses_a_buffer_that_the_block_does_not_touch():
     assert refusal(COPY, "P", "A", lambda i, j: (j, i)) == (
-        "transform_layout(block 'P', buffer 'A'): the block does not touch that buffer; it touches 'P', 'B'"
+        "transform_layout(block 'P', buffer 'A'): the block does not touch that buffer; "
+        "it touches 'P', 'B'"
     )
 
 
@@ -131,9 +136,14 @@ def test_refuses_maps_that_do_not_fit():
         "the map may send several elements of the shape (6, 10) to one place"
     )
     a = Var("a")
-    assert refusal(COPY, "P", "P", IndexMap((a,), (a,))) == step + "the map takes 1 indices, the buffer has 2"
+    assert (
+        refusal(COPY, "P", "P", IndexMap((a,), (a,)))
+        == step + "the map takes 1 indices, the buffer has 2"
+    )
     assert refusal(COPY, "P", "P", lambda k, j: (k - 1, j)) == step + (
         "index 0 of the new layout, k - 1, may be negative or has no bound"
     )
-    for odd in (lambda k: k, lambda k, j: "x", lambda k, j: k, 3):
-        assert refusal(COPY, "P", "P", odd).startswith(step + "the map does not take 2 indices to indices: ")
+    for odd in (lambda k: k, lambda k, j: "x", 3):
+        assert refusal(COPY, "P", "P", odd).startswith(
+            step + "the map does not take 2 indices to indices: "
+        )

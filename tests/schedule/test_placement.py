@@ -81,7 +81,9 @@ function softmax(A: float32[n, m], out C: float32[n, m])
 def test_a_row_of_a_stencil_with_its_neighbours():
     before = parse(blur(6))
     after = compute_at(before, "B", "C.y")
-    assert show(after).split("\n", 2)[2] == """\
+    assert (
+        show(after).split("\n", 2)[2]
+        == """\
   for C.y in 0 .. 6
     for B.y in 0 .. 3 {tail = "mask"}
       for B.x in 0 .. 6
@@ -94,8 +96,9 @@ def test_a_row_of_a_stencil_with_its_neighbours():
       block C
         spatial y: 6 = C.y
         spatial x: 6 = C.x
-        C[y, x] = B[y, x] + if_then_else(y > 0, B[y - 1, x], float32(0.0)) + if_then_else(y < 6 - 1, \
-B[y + 1, x], float32(0.0))"""
+        C[y, x] = B[y, x] + if_then_else(y > 0, B[y - 1, x], float32(0.0)) \
++ if_then_else(y < 6 - 1, B[y + 1, x], float32(0.0))"""
+    )
     assert_same(before, after)
 
 
@@ -114,7 +117,9 @@ def test_tiles_of_a_stencil(n, loop):
 def test_a_reduction_keeps_its_whole_reduction():
     before = parse(SOFTMAX)
     after = compute_at(compute_at(before, "E", "C.i"), "M", "C.i")
-    assert show(after).split("\n", 3)[3] == """\
+    assert (
+        show(after).split("\n", 3)[3]
+        == """\
   for C.i in 0 .. n
     for M.k in 0 .. m
       block M
@@ -133,6 +138,7 @@ def test_a_reduction_keeps_its_whole_reduction():
         spatial i: n = C.i
         spatial j: m = C.j
         C[i, j] = E[i, j] * E[i, 0]"""
+    )
     for n, m in ((3, 4), (1, 1), (0, 2)):
         assert_same(before, after, n=n, m=m)
 
@@ -161,7 +167,9 @@ def packed(before, k=32, n=12, inner=4):
 def test_the_packed_product():
     before = parse(matmul(8, 24, 64))
     after = packed(before)
-    assert show(after) == """\
+    assert (
+        show(after)
+        == """\
 function mm(A: float32[8, 64], B: float32[64, 24], out C: float32[8, 24])
   alloc B_global: float32[2, 2, 32, 12]
   for C.k.0 in 0 .. 2
@@ -183,6 +191,7 @@ function mm(A: float32[8, 64], B: float32[64, 24], out C: float32[8, 24])
                 init
                   C[i, j] = float32(0.0)
                 C[i, j] = C[i, j] + A[i, k] * B_global[k // 32, j // 12, k % 32, j % 12]"""
+    )
     assert_same(before, after)
 
 
@@ -329,16 +338,21 @@ def test_refuses_outputs_and_loops_that_do_not_fit():
         "compute_at(block 'C', loop 'B.y'): the block writes the output 'C'; "
         "only a block whose result stays inside the function can move"
     )
-    assert refusal(text, "B", "B.y") == "compute_at(block 'B', loop 'B.y'): the block is under that loop already"
+    assert (
+        refusal(text, "B", "B.y")
+        == "compute_at(block 'B', loop 'B.y'): the block is under that loop already"
+    )
     assert refusal(text, "B", "C.z") == "no loop is named 'C.z'; did you mean 'C.y'?"
     assert refusal(text.replace("C.y in 0 .. 4", "C.y in 0 .. 4 vectorized"), "B", "C.x") == (
-        "compute_at(block 'B', loop 'C.x'): loop 'C.y' is vectorized; move the block before vectorizing"
+        "compute_at(block 'B', loop 'C.x'): loop 'C.y' is vectorized; "
+        "move the block before vectorizing"
     )
 
 
 def test_refuses_consumers_elsewhere():
     assert refusal(SOFTMAX, "M", "C.i") == (
-        "compute_at(block 'M', loop 'C.i'): 'E' reads 'M' outside of that loop; all consumers must be below it"
+        "compute_at(block 'M', loop 'C.i'): 'E' reads 'M' outside of that loop; "
+        "all consumers must be below it"
     )
     assert refusal(SOFTMAX.replace("A[i, j] - M[i]", "A[i, j]"), "M", "C.i") == (
         "compute_at(block 'M', loop 'C.i'): nothing reads 'M'"
@@ -347,7 +361,10 @@ def test_refuses_consumers_elsewhere():
 
 def test_refuses_blocks_whose_instances_depend_on_one_another():
     step = "compute_at(block 'M', loop 'E.i'): "
-    order = "the block is neither complete nor a reduction with its init: its instances depend on those before"
+    order = (
+        "the block is neither complete nor a reduction with its init: "
+        "its instances depend on those before"
+    )
     assert refusal(SOFTMAX.replace("reduce k", "ordered k"), "M", "E.i") == step + order
     without = SOFTMAX.replace("        init\n          M[i] = float32(-1000.0)\n", "")
     assert refusal(without, "M", "E.i") == step + order
@@ -358,11 +375,32 @@ def test_refuses_blocks_whose_instances_depend_on_one_another():
     function, _ = decompose_reduction(parse(SOFTMAX), "M", "M.k")
     with pytest.raises(ScheduleError) as caught:
         compute_at(function, "M", "E.i")
-    assert str(caught.value) == step + "'M' is also written by M_init; move the block before decomposing it"
+    assert (
+        str(caught.value)
+        == step + "'M' is also written by M_init; move the block before decomposing it"
+    )
 
 
-def test_refuses_inputs_that_change_or_come_too_late():
+def test_refuses_inputs_that_change_and_consumers_that_come_first():
     changes = SOFTMAX.replace("E[i, j] = A[i, j] - M[i]", "E[i, j] = C[i, j] - M[i]")
     assert refusal(changes, "E", "C.i") == (
         "compute_at(block 'E', loop 'C.i'): it reads 'C', which 'C' changes after it"
+    )
+    carried = """
+function carried(A: float32[4], out C: float32[4])
+  alloc T: float32[4]
+  for i in 0 .. 4
+    block C
+      spatial i: 4 = i
+      C[i] = if_then_else(i > 0, T[i - 1], float32(0.0))
+    block T
+      spatial i: 4 = i
+      T[i] = A[i] * float32(2.0)
+"""
+    inner = carried.replace("    block C\n", "    for j in 0 .. 1\n      block C\n", 1)
+    inner = inner.replace(
+        "      spatial i: 4 = i\n      C[i]", "        spatial i: 4 = i\n        C[i]"
+    )
+    assert refusal(inner, "T", "j") == (
+        "compute_at(block 'T', loop 'j'): 'C' reads 'T' before the block writes it"
     )

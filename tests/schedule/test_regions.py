@@ -11,7 +11,14 @@ from tensorc.ir.expr import Var, index
 from tensorc.ir.parser import parse, parse_expr
 from tensorc.ir.printer import show
 from tensorc.schedule.locate import find_block, find_loop
-from tensorc.schedule.regions import Span, buffers_read, buffers_written, read_region, relax, write_region
+from tensorc.schedule.regions import (
+    Span,
+    buffers_read,
+    buffers_written,
+    read_region,
+    relax,
+    write_region,
+)
 
 STENCIL = """
 function blur(A: float32[64], out C: float32[62])
@@ -51,7 +58,9 @@ def buffer_of(function, name):
 def test_several_reads_unite():
     function = parse(STENCIL)
     place = find_loop(function, "C.i.1")
-    assert spans(read_region(place, buffer_of(function, "A"))) == [("C.i.0 * 8", "min(C.i.0 * 8 + 9, 63)")]
+    assert spans(read_region(place, buffer_of(function, "A"))) == [
+        ("C.i.0 * 8", "min(C.i.0 * 8 + 9, 63)")
+    ]
 
 
 def test_a_whole_function_and_a_single_instance():
@@ -105,11 +114,24 @@ def test_buffers_of_a_statement():
 @pytest.mark.parametrize(
     "text",
     [
-        "i * 4 + x", "x - i", "i * 3 - x * 2 + 1", "(i * 4 + x) // 4", "(i * 4 + x) % 4", "(i + x) // 3", "(i + x) % 3",
-        "x % 2 + i", "min(i * 4, 5) + x", "max(x, i)", "min(x, 2) * 3", "x * i", "x // 2 * 2", "-x // 2",
-        "select(i < 2, x, i + 1)", "x * x",
+        "i * 4 + x",
+        "x - i",
+        "i * 3 - x * 2 + 1",
+        "(i * 4 + x) // 4",
+        "(i * 4 + x) % 4",
+        "(i + x) // 3",
+        "(i + x) % 3",
+        "x % 2 + i",
+        "min(i * 4, 5) + x",
+        "max(x, i)",
+        "min(x, 2) * 3",
+        "x * i",
+        "x * x",
+        "x // 2 * 2",
+        "-x // 2",
+        "select(i < 2, x, i + 1)",
     ],
-)  # fmt: skip
+)
 def test_relaxed_bounds_hold_for_every_value(text):
     i, x = Var("i"), Var("x")
     domain = Domain().bind(i, 0, 4).bind(x, 0, 4)
@@ -125,7 +147,7 @@ def test_relaxed_bounds_hold_for_every_value(text):
 def evaluate(expr, values: dict[Var, int]) -> int:
     text = show(expr)
     names = {var.name: value for var, value in values.items()}
-    return eval(text, {"min": min, "max": max, "select": lambda c, a, b: a if c else b, **names})  # noqa: S307
+    return eval(text, {"min": min, "max": max, "select": lambda c, a, b: a if c else b, **names})
 
 
 def test_unknown_variables_leave_no_bounds():

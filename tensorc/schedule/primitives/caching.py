@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from tensorc.arith import Domain
+from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import bool_
-from tensorc.ir.expr import Buffer, Const, Load, Var, index
+from tensorc.ir.expr import Buffer, Const, Load, Var, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
-from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, walk
+from tensorc.ir.verifier import SCOPES
+from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, uses, walk
+from tensorc.schedule.legality import conjuncts, is_injective
 from tensorc.schedule.locate import (
-    Place, all_blocks, blocks_below, find_block, fresh, fresh_block, fresh_buffer, insert_after, insert_before,
-    loop_names, refuse, replace,
-)  # fmt: skip
-from tensorc.schedule.regions import accesses, buffers_read, buffers_written, loads, writers
+    Place,
+    all_blocks,
+    blocks_below,
+    find_block,
+    fresh,
+    fresh_block,
+    fresh_buffer,
+    insert_after,
+    insert_before,
+    loop_names,
+    refuse,
+    replace,
+)
+from tensorc.schedule.regions import (
+    Span,
+    accesses,
+    buffers_read,
+    buffers_written,
+    loads,
+    relax,
+    writers,
+)
 
 
-def cache_read(function: Function, block: str, buffer: str | int, scope: str = "global") -> tuple[Function, str]:
-    """Let a block read a copy of one of its inputs; `buffer` is a name, or an index of the block's reads.
+def cache_read(
+    function: Function, block: str, buffer: str | int, scope: str = "global"
+) -> tuple[Function, str]:
+    """Let a block read a copy of one of its inputs: `buffer`, by name or by number of its reads.
 
-    ``C[i] = f(B[i])``  ->  ``B_global[i] = B[i]`` just before the outermost loop of C; ``C[i] = f(B_global[i])``
+    ``for i: C[i] = f(B[i])``
+    ->  ``for i: B_global[i] = B[i]``, ``for i: C[i] = f(B_global[i])``
 
-    The copy has the shape of the buffer and is made by a new block of the copy's name, whose iterators are named as
-    those that index the buffer in `block`. Other blocks go on reading the buffer itself. Returns the function and the
-    new block's name.
+    The copy, <buffer>_<scope>, has the shape of the buffer. A new block of that name makes it just
+    before the outermost loop of `block`; its iterators are named as those that index the buffer
+    there. Other blocks go on reading the buffer itself. Returns the function and the new block's
+    name.
 
-    Requires: the block reads the buffer and does not write it, and no block in the same nest of loops writes it.
+    Requires: the block reads the buffer and does not write it; no block in the same nest of loops
+    writes it; every element of it is written before, as far as it is internal.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -36,13 +61,12 @@ def cache_read(function: Function, block: str, buffer: str | int, scope: str = "
     nest = _outermost(place)
     for other in blocks_below(nest.node):
         if source in buffers_written(other):
-            reason = f"{other.name!r}, in the same nest of loops, writes it; cache it before moving that block there"
-            refuse(function, f"{step}: {reason}", other.name)
-    if source in function.allocs and not any(_fills(w, source) for w in writers(function, source)):
-        reason = "its layout may have gaps that nothing writes; cache it before changing its layout"
-        refuse(function, f"{step}: {reason}", block)
+            reason = f"{other.name!r}, in the same nest of loops, writes it"
+            fix = "cache it before moving that block there"
+            refuse(function, f"{step}: {reason}; {fix}", other.name)
+    _refuse_gaps(function, source, step)
 
-    copy = _cache_of(function, source, scope)
+    copy = _cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
     changed = replace(place, _redirect_loads(place.node, source, copy))
     function = changed.with_(allocs=(*function.allocs, copy))
@@ -51,16 +75,17 @@ def cache_read(function: Function, block: str, buffer: str | int, scope: str = "
 
 
 def cache_write(function: Function, block: str, scope: str = "global") -> tuple[Function, str]:
-    """Let a block compute into a buffer of its own, which is copied to the block's output afterwards.
+    """Let a block compute into a buffer of its own, which is copied to its output afterwards.
 
-    ``C[i] = f(i)``  ->  ``C_global[i] = f(i)``; ``C[i] = C_global[i]`` just after the outermost loop of C
+    ``for i: C[i] = f(i)``  ->  ``for i: C_global[i] = f(i)``, ``for i: C[i] = C_global[i]``
 
-    The new buffer has the shape of the output, and a new block of its name makes the copy. A block that initialises
-    the same output (by decompose_reduction) writes to the new buffer too. Returns the function and the new block's
-    name.
+    The new buffer, <output>_<scope>, has the shape of the output. A new block of that name makes
+    the copy just after the outermost loop of `block`. A block that initialises the same output (by
+    decompose_reduction) writes to the new buffer too. Returns the function and the name of the new
+    block.
 
-    Requires: the block writes one buffer; it does not start from what that buffer held before; nothing else within or
-    before its nest of loops reads the buffer.
+    Requires: the block writes one buffer, and every element of it if it is internal; it does not
+    start from what that buffer held before; nothing else in its nest of loops reads the buffer.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -68,8 +93,9 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     place = find_block(function, block)
     target = _output(function, place.node, step)
     _check_written_alone(function, place, target, step)
+    _refuse_gaps(function, target, step)
 
-    copy = _cache_of(function, target, scope)
+    copy = _cache_of(function, target, scope, step)
     name = fresh_block(function, copy.name)
     names = _iterator_names(place.node, target)
     body = _redirect_writers(function.body, target, copy)
@@ -90,7 +116,19 @@ def _input(function: Function, block: Block, buffer: str | int, step: str) -> Bu
     refuse(function, f"{step}: the block does not read that; it reads {names}", block.name)
 
 
-def _fills(block: Block, buffer: Buffer) -> bool:
+def _refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
+    """Refuse to copy an internal buffer that may have elements which nothing writes."""
+    if buffer not in function.allocs:
+        return
+    for block in writers(function, buffer):
+        if _stores_by_iterators(block, buffer) and _is_run_whole(find_block(function, block.name)):
+            return
+    reason = f"not every element of {buffer.name!r} is known to be written"
+    fix = "cache it before other steps on its layout and its writer"
+    refuse(function, f"{step}: {reason}; {fix}", buffer.name)
+
+
+def _stores_by_iterators(block: Block, buffer: Buffer) -> bool:
     """Whether a block has an instance for each element of the buffer."""
     extents = {it.var: it.extent for it in block.iters}
     return any(
@@ -99,6 +137,34 @@ def _fills(block: Block, buffer: Buffer) -> bool:
         and len(set(stmt.indices)) == len(stmt.indices)
         and tuple([extents.get(i) for i in stmt.indices]) == buffer.shape
         for stmt in walk(block)
+    )
+
+
+def _is_run_whole(place: Place) -> bool:
+    """Whether the loops around a block meet each of its spatial points.
+
+    They do where different iterations give different points, as many as the box around them has:
+    then they fill it.
+    """
+    domain, block = place.domain(), place.node
+    iters = [it for it in block.iters if it.kind == "spatial"]
+    loops = [loop for loop in place.loops if any(uses(it.binding, (loop.var,)) for it in iters)]
+    ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
+    spans = [relax(it.binding, ranges, domain) for it in iters]
+    if None in spans:
+        return False
+    count, box = index(1), index(1)
+    for loop in loops:
+        count = count * loop.extent
+    for span in spans:
+        box = box * span.extent(domain)
+    outside = {simplify(it.binding < it.extent, domain) for it in iters}
+    return (
+        simplify(count - box, domain) == index(0)
+        and is_injective([it.binding for it in iters], loops, domain)
+        and all(can_prove(span.lo <= 0, domain) for span in spans)
+        and all(can_prove(span.hi >= it.extent - 1, domain) for span, it in zip(spans, iters))
+        and all(is_const(part, True) or part in outside for part in conjuncts(block.predicate))
     )
 
 
@@ -112,7 +178,8 @@ def _output(function: Function, block: Block, step: str) -> Buffer:
 
 
 def _check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
-    """Refuse where the copy after the nest would come too late for a reader, too early for a writer, or be incomplete."""
+    """Refuse where the copy after the nest is too late for a reader or too early for a writer, and
+    where a writer starts from what the buffer holds."""
     blocks = all_blocks(function)
     last = blocks_below(_outermost(place).node)[-1]
     at_block = next(i for i, block in enumerate(blocks) if block is place.node)
@@ -126,17 +193,20 @@ def _check_written_alone(function: Function, place: Place, target: Buffer, step:
             reason = f"{block.name!r} reads {target.name!r} before the nest of loops ends"
             refuse(function, f"{step}: {reason}, where the copy would be made", block.name)
         if writes and first and reads and block.init is None:
-            refuse(function, f"{step}: {block.name!r} starts from what {target.name!r} holds already", block.name)
+            reason = f"{block.name!r} starts from what {target.name!r} holds already"
+            refuse(function, f"{step}: {reason}", block.name)
         first = first and not writes
 
 
 def _outermost(place: Place) -> Place:
-    """The place of the outermost loop around a block, or of the block itself where there is none."""
+    """The place of the outermost loop around a block, or of the block itself if there is none."""
     loops = place.loops
     return place.up_to(loops[0] if loops else place.node)
 
 
-def _cache_of(function: Function, buffer: Buffer, scope: str) -> Buffer:
+def _cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buffer:
+    if scope and scope not in SCOPES:
+        refuse(function, f"{step}: scope {scope!r} is unknown; known are {', '.join(SCOPES)}")
     name = fresh_buffer(function, f"{buffer.name}_{scope or 'cache'}")
     return Buffer(name, buffer.shape, buffer.dtype, scope or "global")
 
@@ -156,7 +226,8 @@ def _redirect_writers(stmt: Stmt, target: Buffer, copy: Buffer) -> Stmt:
 
 
 def _iterator_names(block: Block, buffer: Buffer) -> list[str]:
-    """A name for each dimension: that of the one iterator which indexes it everywhere in the block, else ax<number>."""
+    """A name for each dimension: the iterator's that indexes it everywhere in the block, if there
+    is one, else ax<number>."""
     used = [access.indices for access in accesses(block, buffer, Domain())]
     names: list[str] = []
     for dim in range(len(buffer.shape)):
@@ -167,7 +238,9 @@ def _iterator_names(block: Block, buffer: Buffer) -> list[str]:
     return names
 
 
-def _copy_nest(function: Function, name: str, source: Buffer, target: Buffer, iterators: list[str]) -> Stmt:
+def _copy_nest(
+    function: Function, name: str, source: Buffer, target: Buffer, iterators: list[str]
+) -> Stmt:
     """Loops around a block that copies one buffer to another of the same shape."""
     taken = loop_names(function)
     loops, iters = [], []
@@ -177,7 +250,8 @@ def _copy_nest(function: Function, name: str, source: Buffer, target: Buffer, it
         loops.append(loop)
         iters.append(BlockIter(Var(iterator), extent, "spatial", loop))
     indices = tuple([it.var for it in iters])
-    nest: Stmt = Block(name, tuple(iters), Const(True, bool_), None, Store(target, indices, Load(source, indices)))
+    body = Store(target, indices, Load(source, indices))
+    nest: Stmt = Block(name, tuple(iters), Const(True, bool_), None, body)
     for loop, extent in zip(reversed(loops), reversed(source.shape)):
         nest = For(loop, index(0), extent, "serial", nest)
     return nest

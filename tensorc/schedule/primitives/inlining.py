@@ -16,9 +16,10 @@ def compute_inline(function: Function, block: str) -> Function:
 
     ``T[i, j] = f(i, j)`` ... ``C[x] = g(T[a(x), b(x)])``  ->  ``C[x] = g(f(a(x), b(x)))``
 
-    Requires: the block has only spatial iterators and no init; its body is one store whose indices are its distinct
-    iterators in any order; its predicate is true; it does not read what it writes; its buffer is internal, written by
-    no other block and read by some; nothing that it reads is written after it.
+    Requires: the block has only spatial iterators and no init; its body is one store whose indices
+    are its distinct iterators in any order; its predicate is true; it does not read what it writes;
+    its buffer is internal, written by no other block and read by some; nothing that it reads is
+    written after it.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -26,7 +27,8 @@ def compute_inline(function: Function, block: str) -> Function:
     store = _single_store(function, place.node)
     refuse_late_writer(function, place.node, f"compute_inline(block {block!r})")
     body = _inline(remove(place).body, store, Domain())
-    return function.with_(body=body, allocs=tuple([b for b in function.allocs if b is not store.buffer]))
+    allocs = tuple([buffer for buffer in function.allocs if buffer is not store.buffer])
+    return function.with_(body=body, allocs=allocs)
 
 
 def _single_store(function: Function, block: Block) -> Store:
@@ -48,8 +50,10 @@ def _single_store(function: Function, block: Block) -> Store:
         deny(f"it writes the output {store.buffer.name!r}, which must be stored")
     if loads(store, store.buffer):
         deny(f"it reads {store.buffer.name!r}, which it writes itself")
-    if set(store.indices) != {it.var for it in block.iters} or len(store.indices) != len(block.iters):
-        deny("the indices of its store are not exactly its iterators, each once; inline it before changing its layout")
+    iterators = {it.var for it in block.iters}
+    if set(store.indices) != iterators or len(store.indices) != len(iterators):
+        reason = "the indices of its store are not exactly its iterators, each once"
+        deny(f"{reason}; inline it before changing its layout")
     if len(writers(function, store.buffer)) > 1:
         others = ", ".join(w.name for w in writers(function, store.buffer) if w is not block)
         deny(f"{store.buffer.name!r} is also written by {others}")

@@ -12,22 +12,31 @@ from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, For, Stmt, Store
 from tensorc.ir.walk import map_exprs, map_substmts, rewrite
-from tensorc.schedule.locate import constant, find_block, refuse, root_domain
-from tensorc.schedule.regions import Span, block_domain, buffers_read, buffers_written, relax
+from tensorc.schedule.locate import find_block, refuse, root_domain
+from tensorc.schedule.regions import (
+    Span,
+    assumed,
+    block_domain,
+    buffers_read,
+    buffers_written,
+    relax,
+)
 
-_LARGE = 1 << 31  # stands for a symbolic extent: what is injective on the larger shape is so on the smaller
 
+def transform_layout(
+    function: Function, block: str, buffer: str, index_map: Callable | IndexMap
+) -> Function:
+    """Give an internal buffer that a block reads or writes another layout, everywhere at once.
 
-def transform_layout(function: Function, block: str, buffer: str, index_map: Callable | IndexMap) -> Function:
-    """Give an internal buffer that a block reads or writes another layout; every access to it changes alike.
+    ``T[i, j]``  ->  ``T[map(i, j)]``
 
-    ``T[i, j]``  ->  ``T[map(i, j)]`` everywhere, and the shape of T becomes the extents of the map's image
+    `index_map` takes one index a dimension and returns the new ones, as in
+    ``lambda k, n: (k // 512, n // 48, k % 512, n % 48)``, which packs panels. The new shape holds
+    all places that the map sends the old shape to; others, as where an extent is no multiple of 48,
+    stay unwritten. Loops and iterators stay as they are.
 
-    `index_map` takes one index a dimension and returns the new ones: ``lambda k, n: (k // 512, n // 48, k % 512,
-    n % 48)`` packs panels. Where the map leaves gaps, as for an extent that is no multiple of 48, places stay unwritten.
-    Loops and iterators stay as they are.
-
-    Requires: the buffer is internal; the map sends different indices within the shape to different places.
+    Requires: the buffer is internal; the map sends different indices within the shape to different
+    places.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -35,15 +44,18 @@ def transform_layout(function: Function, block: str, buffer: str, index_map: Cal
     old = _internal(function, block, buffer, step)
     index_map = _as_map(function, index_map, len(old.shape), step)
     if len(index_map.inputs) != len(old.shape):
-        refuse(function, f"{step}: the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}", block)
-    if not index_map.is_injective([constant(extent) or _LARGE for extent in old.shape]):
+        reason = f"the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}"
+        refuse(function, f"{step}: {reason}", block)
+    if not index_map.is_injective(assumed(old.shape)):
         shape = ", ".join([show(extent) for extent in old.shape])
-        refuse(function, f"{step}: the map may send several elements of the shape ({shape}) to one place", block)
+        reason = f"the map may send several elements of the shape ({shape}) to one place"
+        refuse(function, f"{step}: {reason}", block)
 
     domain = root_domain(function)
     new = old.with_(shape=_image(function, index_map, old.shape, domain, step), strides=None)
     body = _remap(function.body, old, new, index_map, domain)
-    return function.with_(body=body, allocs=tuple([new if b is old else b for b in function.allocs]))
+    allocs = tuple([new if known is old else known for known in function.allocs])
+    return function.with_(body=body, allocs=allocs)
 
 
 def _as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step: str) -> IndexMap:
@@ -57,7 +69,9 @@ def _as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step:
     refuse(function, f"{step}: the map does not take {ndim} indices to indices: {problem}")
 
 
-def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, step: str):
+def _image(
+    function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, step: str
+):
     """The extents of the new indices over a shape."""
     ranges = {var: Span(index(0), extent - 1) for var, extent in zip(index_map.inputs, shape)}
     for var, extent in zip(index_map.inputs, shape):
@@ -66,7 +80,8 @@ def _image(function: Function, index_map: IndexMap, shape: tuple[Expr, ...], dom
     for axis, output in enumerate(index_map.outputs):
         span = relax(simplify(output, domain), ranges, domain)
         if span is None or not can_prove(span.lo >= 0, domain):
-            refuse(function, f"{step}: index {axis} of the new layout, {show(output)}, may be negative or has no bound")
+            reason = f"index {axis} of the new layout, {show(output)},"
+            refuse(function, f"{step}: {reason} may be negative or has no bound")
         extents.append(simplify(span.hi + 1, domain))
     return tuple(extents)
 
@@ -80,12 +95,14 @@ def _internal(function: Function, block: str, buffer: str, step: str) -> Buffer:
         refuse(function, f"{step}: the block does not touch that buffer; it touches {names}", block)
     if old in function.params:
         fix = "cache_write" if old in function.outputs else "cache_read"
-        refuse(function, f"{step}: it is a parameter, whose layout the caller decides; cache it first with {fix}", block)
+        reason = "it is a parameter, whose layout the caller decides"
+        refuse(function, f"{step}: {reason}; cache it first with {fix}", block)
     return old
 
 
 def _remap(stmt: Stmt, old: Buffer, new: Buffer, index_map: IndexMap, domain: Domain) -> Stmt:
-    """The statement with accesses to `old` made at the mapped place of `new`; indices are simplified where they stand."""
+    """The statement with accesses to `old` put to the mapped place in `new`; indices are simplified
+    by what is known where they stand."""
 
     def place(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return index_map.apply(indices, domain)

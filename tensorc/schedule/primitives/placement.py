@@ -7,37 +7,66 @@ from functools import reduce
 
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
 from tensorc.ir.expr import (
-    GE, GT, LE, LT, Buffer, Expr, Var, index, is_const, logical_and, minimum,
-)  # fmt: skip
+    GE,
+    GT,
+    LE,
+    LT,
+    Buffer,
+    Expr,
+    Var,
+    index,
+    is_const,
+    logical_and,
+    minimum,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import replace_body, walk
 from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
-    Place, all_blocks, blocks_below, constant, find_block, find_loop, fresh, loop_names, refuse, remove, replace,
-)  # fmt: skip
+    Place,
+    all_blocks,
+    blocks_below,
+    find_block,
+    find_loop,
+    fresh,
+    loop_names,
+    refuse,
+    remove,
+    replace,
+)
 from tensorc.schedule.regions import (
-    Access, Span, accesses, buffers_read, buffers_written, larger, loads, readers, refuse_late_writer, smaller, unite,
+    Access,
+    Span,
+    accesses,
+    assumed,
+    buffers_written,
+    larger,
+    loads,
+    readers,
+    refuse_late_writer,
+    smaller,
+    unite,
     writers,
-)  # fmt: skip
-
-_LARGE = 1 << 31  # stands for a symbolic extent: a map that has an inverse on the larger shape has it on the smaller
+)
 
 
 def compute_at(function: Function, block: str, loop: str) -> Function:
-    """Move a producer under a loop, just before its first consumer there, over the part that is needed there.
+    """Move a producer under a loop, just before its first consumer there, over the part that is
+    needed there.
 
     ``for i: T[i] = f(i)`` ... ``for io: for ii: C = g(T[io*8 + ii])``
     ->  ``for io: {for T.i in 0..8: T[io*8 + T.i] = f(...); for ii: C = g(...)}``
 
-    The part is computed anew in each iteration of `loop`. There is one new loop, named <block>.<iterator>, for each
-    iterator: spatial ones run over what the consumers below `loop` read, reduce ones over their whole range; a loop
-    of extent 1 is left out. Where the part may reach over the domain's end, the block gets a predicate and the new
-    loop is annotated ("tail", "mask").
+    The part is computed anew in each iteration of `loop`. There is one new loop, named
+    <block>.<iterator>, for each iterator: spatial ones run over what the consumers below `loop`
+    read, reduce ones over their whole range; a loop of extent 1 is left out. Where the part may
+    reach over the domain's end, the block gets a predicate and the new loop is annotated ("tail",
+    "mask").
 
-    Requires: the block is complete (spatial, not reading its own buffer) or a reduction with its init; its buffer is
-    internal, written by it alone, and read only below `loop`; `loop` is not around the block already, nor vectorized;
-    what the block reads is complete before that place and never changed afterwards.
+    Requires: the block is complete (spatial, not reading its own buffer) or a reduction with its
+    init; its buffer is internal, written by it alone, and read only below `loop`; `loop` is not
+    around the block already, nor vectorized; what the block reads is not written after it.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -46,19 +75,16 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     store = _movable(function, source, step)
     _check_target(function, source, target, store.buffer, step)
     refuse_late_writer(function, source.node, step)
-    first = _first_consumer(function, source.node, target.node, store.buffer, step)
 
     domain = Place(function, (*target.path, target.node.body)).domain()
     needed = _needed(source.node, store, target.node, domain)
     function = remove(source)
     nest = _regenerate(source.node, needed, domain, loop_names(function))
-    stmts = _stmts(target.node.body)
+    body = target.node.body
+    stmts = body.stmts if type(body) is Seq else (body,)
+    first = next(i for i, stmt in enumerate(stmts) if loads(stmt, store.buffer))
     body = seq(*stmts[:first], nest, *stmts[first:])
     return replace(find_loop(function, loop), replace_body(target.node, body))
-
-
-def _stmts(body: Stmt) -> tuple[Stmt, ...]:
-    return body.stmts if type(body) is Seq else (body,)
 
 
 def _movable(function: Function, place: Place, step: str) -> Store:
@@ -73,22 +99,27 @@ def _movable(function: Function, place: Place, step: str) -> Store:
         deny(f"the block must write one buffer, it writes {len(written)}")
     buffer = written[0]
     if buffer in function.params:
-        deny(f"the block writes the output {buffer.name!r}; only a block whose result stays inside the function can move")
+        fix = "only a block whose result stays inside the function can move"
+        deny(f"the block writes the output {buffer.name!r}; {fix}")
     others = [other.name for other in writers(function, buffer) if other is not block]
     if others:
-        deny(f"{buffer.name!r} is also written by {', '.join(others)}; move the block before decomposing it")
+        names = ", ".join(others)
+        deny(f"{buffer.name!r} is also written by {names}; move the block before decomposing it")
     stores = [stmt for stmt in walk(block) if type(stmt) is Store]
     if any(store.indices != stores[0].indices for store in stores):
         deny("the block stores to several places, so what a part of it computes is not known")
     kinds = {it.kind for it in block.iters}
     if "ordered" in kinds or ("reduce" in kinds and block.init is None):
-        deny("the block is neither complete nor a reduction with its init: its instances depend on those before")
+        reason = "its instances depend on those before"
+        deny(f"the block is neither complete nor a reduction with its init: {reason}")
     if kinds <= {"spatial"} and loads(block, buffer):
         deny(f"the block reads {buffer.name!r}, which it writes itself")
     return stores[0]
 
 
-def _check_target(function: Function, source: Place, target: Place, buffer: Buffer, step: str) -> None:
+def _check_target(
+    function: Function, source: Place, target: Place, buffer: Buffer, step: str
+) -> None:
     """Refuse a loop that cannot take the block."""
     loop = target.node
     if any(stmt is loop for stmt in source.path):
@@ -101,40 +132,30 @@ def _check_target(function: Function, source: Place, target: Place, buffer: Buff
     if not consumers:
         refuse(function, f"{step}: nothing reads {buffer.name!r}", source.node.name)
     below = blocks_below(loop)
+    before = all_blocks(function)
+    before = before[: next(i for i, block in enumerate(before) if block is source.node)]
     for consumer in consumers:
-        if not any(block is consumer for block in below):
-            reason = f"{consumer.name!r} reads {buffer.name!r} outside of that loop; all consumers must be below it"
+        if any(block is consumer for block in before):
+            reason = f"{consumer.name!r} reads {buffer.name!r} before the block writes it"
             refuse(function, f"{step}: {reason}", consumer.name)
+        if not any(block is consumer for block in below):
+            reason = f"{consumer.name!r} reads {buffer.name!r} outside of that loop"
+            refuse(function, f"{step}: {reason}; all consumers must be below it", consumer.name)
     if loads(function.body, buffer) > loads(loop.body, buffer) + loads(source.node, buffer):
-        refuse(function, f"{step}: the bounds of a loop outside of it read {buffer.name!r}", loop.var.name)
-
-
-def _first_consumer(function: Function, block: Block, loop: For, buffer: Buffer, step: str) -> int:
-    """Which statement directly under the loop reads the buffer first; what the block reads must be written before."""
-    stmts = _stmts(loop.body)
-    first = next(i for i, stmt in enumerate(stmts) if loads(stmt, buffer))
-    blocks = all_blocks(function)
-    place = blocks_below(Seq(stmts[first:]))[0]
-    after = blocks[next(i for i, other in enumerate(blocks) if other is place) :]
-    inputs = buffers_read(block)
-    for other in after:
-        for written in buffers_written(other):
-            if other is not block and written in inputs:
-                reason = f"it reads {written.name!r}, which {other.name!r} writes only after the place under that loop"
-                refuse(function, f"{step}: {reason}", other.name)
-    return first
+        reason = f"the bounds of a loop outside of it read {buffer.name!r}"
+        refuse(function, f"{step}: {reason}", loop.var.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """The part of an iterator's range that is needed: within `span`, and never past `limit` where there is one."""
+    """What is needed of an iterator: a part of `span`, nothing past `limit` if there is one."""
 
     span: Span
     limit: Expr | None
 
 
 def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, _Need]:
-    """What is needed of the spatial iterators by the accesses below the loop; those in full are left out."""
+    """What the accesses below the loop need of spatial iterators; those in full are left out."""
     spatial = tuple([it for it in block.iters if it.kind == "spatial"])
     found: dict[Var, list[_Need | None]] = {it.var: [] for it in spatial}
     for access in accesses(loop.body, store.buffer, domain):
@@ -145,11 +166,11 @@ def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, 
 
 
 def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict[Var, Expr]:
-    """The iterators whose instance stores the element that an access loads, as far as they are found.
+    """The iterators whose instance stores the element that an access loads, where they are found.
 
-    An iterator that is an index itself is read off; otherwise the map from iterators to the stored place is inverted,
-    and the access put through it, so that a remapped buffer gives back plain indices:
-    (k//512*512 + k%512) is k again.
+    An iterator that is an index itself is read off; otherwise the map from iterators to the stored
+    place is inverted, and the access put through it, so that a remapped buffer gives back plain
+    indices: (k//512*512 + k%512) is k again.
     """
     found: dict[Var, Expr] = {}
     for stored, loaded in zip(store.indices, access.indices):
@@ -157,7 +178,7 @@ def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict
             found.setdefault(stored, loaded)
     if len(found) < len(spatial):
         iterators = tuple([it.var for it in spatial])
-        extents = tuple([constant(it.extent) or _LARGE for it in spatial])
+        extents = assumed([it.extent for it in spatial])
         inverse = IndexMap(iterators, store.indices).inverse(extents)
         if inverse is not None:
             solved = zip(iterators, inverse.apply(access.indices, access.domain))
@@ -172,7 +193,7 @@ def _need(access: Access, value: Expr | None) -> _Need | None:
         return None
     value = access.over_loops(value)
     for condition in conjuncts(access.predicate):
-        # a condition a < b bounds the value by value + (b - 1 - a), where that does not vary below the loop
+        # a < b gives value <= value + (b - 1 - a), which is a limit if it is fixed below the loop
         match condition:
             case LT(a, b) | GT(b, a):
                 limit = simplify(value + b - 1 - a, access.domain)
@@ -221,7 +242,9 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
         conditions += guards
         iters.append(BlockIter(it.var, it.extent, it.kind, binding))
     predicate = logical_and(*conditions)
-    nest: Stmt = Block(block.name, tuple(iters), predicate, block.init, block.body, block.annotations)
+    nest: Stmt = Block(
+        block.name, tuple(iters), predicate, block.init, block.body, block.annotations
+    )
     for var, extent, is_masked in reversed(loops):
         notes = annotate((), "tail", "mask") if is_masked else ()
         nest = For(var, index(0), extent, "serial", nest, notes)
@@ -229,7 +252,8 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
 
 
 def _range(span: Span, last: Expr, domain: Domain) -> tuple[Expr, Expr]:
-    """Start and extent of what is needed, of constant extent where it can be: a predicate does the rest."""
+    """Start and extent of what is needed; a constant extent where it can be, with a predicate for
+    the rest."""
     start = index(0) if can_prove(span.lo <= 0, domain) else span.lo
     extent, cut = simplify(span.hi - start + 1, domain), simplify(last - start + 1, domain)
     if is_const(extent) and is_const(cut):
