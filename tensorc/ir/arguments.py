@@ -1,4 +1,4 @@
-"""The memory of the interpreter, and the arguments of a call checked against a function's parameters."""
+"""The memory of the interpreter, and the arguments of a call checked against the parameters."""
 
 from __future__ import annotations
 
@@ -53,14 +53,18 @@ class Memory:
     def new_array(self) -> np.ndarray:
         dtype = self.dtype.numpy
         elements = np.zeros(max(1, len(self.data)), dtype)
-        return np.ndarray(self.shape, dtype, elements, 0, [stride * dtype.itemsize for stride in self.strides])
+        return np.ndarray(
+            self.shape, dtype, elements, 0, [stride * dtype.itemsize for stride in self.strides]
+        )
 
     def _places(self) -> list[int]:
         """The offset of each element, in row-major order."""
         places = np.zeros(self.shape, np.int64)
         for axis, (extent, stride) in enumerate(zip(self.shape, self.strides)):
             steps = np.arange(extent) * stride
-            places += steps.reshape([-1 if other == axis else 1 for other in range(len(self.shape))])
+            places += steps.reshape(
+                [-1 if other == axis else 1 for other in range(len(self.shape))]
+            )
         return places.ravel().tolist()
 
 
@@ -73,10 +77,11 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Arguments:
-    """Arrays for a function's parameters, or for its inputs alone, and the values of its variables that follow.
+    """Arrays for a function's parameters, or its inputs alone, and the values of its variables.
 
-    `evaluate` computes an expression from the values of its variables. Raises ArgumentError for what does not fit.
-    After construction `arrays` holds an array for every parameter, `memories` their contents, `values` the variables.
+    `evaluate` computes an expression from the values of its variables. Raises ArgumentError for
+    what does not fit. After construction `arrays` holds an array for every parameter, `memories`
+    their contents, `values` the variables.
     """
 
     def __init__(
@@ -125,7 +130,8 @@ class Arguments:
         if buffer.strides is None and not array.flags.c_contiguous:
             self.fail(f"argument {buffer.name!r} is not contiguous")
         if array.size and any(stride < 0 or stride % array.itemsize for stride in array.strides):
-            self.fail(f"argument {buffer.name!r} has strides {array.strides} bytes, not whole elements upward")
+            strides = f"strides {array.strides} bytes, not whole elements upward"
+            self.fail(f"argument {buffer.name!r} has {strides}")
 
     def _bind_scalars(self, scalars: dict[str, int]) -> None:
         for var in self.function.scalars:
@@ -155,7 +161,11 @@ class Arguments:
 
     def _fill(self, buffer: Buffer) -> None:
         shape = tuple([self._value(extent) for extent in buffer.shape])
-        strides = None if buffer.strides is None else tuple([self._value(stride) for stride in buffer.strides])
+        strides = (
+            None
+            if buffer.strides is None
+            else tuple([self._value(stride) for stride in buffer.strides])
+        )
         memory = self.memories[buffer] = Memory(buffer)
         array = self.arrays.get(buffer)
         if array is None:
@@ -171,7 +181,8 @@ class Arguments:
             if wanted != found:
                 extent = buffer.shape[axis]
                 symbol = "" if type(extent) is Const else f" ({show(extent)})"
-                self.fail(f"argument {buffer.name!r} has extent {found} on axis {axis}, not {wanted}{symbol}")
+                problem = f"has extent {found} on axis {axis}, not {wanted}{symbol}"
+                self.fail(f"argument {buffer.name!r} {problem}")
         for axis, (wanted, found) in enumerate(zip(strides or (), array.strides)):
             if wanted * array.itemsize != found and array.shape[axis] > 1:
                 problem = f"has stride {found // array.itemsize} on axis {axis}, not {wanted}"
@@ -186,4 +197,6 @@ class Arguments:
         for output in self.function.outputs:
             for buffer, array in self.arrays.items():
                 if buffer is not output and np.may_share_memory(array, self.arrays[output]):
-                    self.fail(f"argument {output.name!r} is an output, but overlaps {buffer.name!r}")
+                    self.fail(
+                        f"argument {output.name!r} is an output, but overlaps {buffer.name!r}"
+                    )

@@ -1,4 +1,4 @@
-"""The meaning of the IR made executable: slow, exact, and checked at every access; the oracle for all else."""
+"""The meaning of the IR made executable: slow, exact and checked; the oracle for all else."""
 
 from __future__ import annotations
 
@@ -10,33 +10,61 @@ import numpy as np
 from tensorc.errors import ArgumentError, ExpressionError, InternalError, UnsupportedError
 from tensorc.ir.arguments import Arguments, Memory
 from tensorc.ir.expr import (
-    Binary, Broadcast, Buffer, Call, Cast, Const, Expr, IfThenElse, Load, Neg, Not, Ramp, Select, Var, wrap,
-)  # fmt: skip
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Neg,
+    Not,
+    Ramp,
+    Select,
+    Var,
+    wrap,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.meaning import conversion, intrinsic, lane, negation, operation
 from tensorc.ir.stmt import (
-    Alloc, Barrier, Block, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While,
-)  # fmt: skip
+    Alloc,
+    Barrier,
+    Block,
+    Check,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
 from tensorc.ir.walk import walk
 
 __all__ = ["interpret"]
 
 Frame = list  # the values of variables, by slot
 Run = Callable[[Frame], object]  # a value is a lane (ir/meaning.py), or a list of them for a vector
-Around = tuple[tuple[str, str, int], ...]  # the loops and blocks at a place: block or "", variable, slot
+Around = tuple[
+    tuple[str, str, int], ...
+]  # the loops and blocks at a place: block or "", variable, slot
 
 
 def interpret(function: Function, *arrays: np.ndarray, scalars: Mapping[str, int] | None = None):
     """Run a function at any stage, exactly as docs/ir.md says, with its loops in serial order.
 
-    `arrays` are NumPy arrays for the parameters in order, or for the inputs alone; `scalars` gives the parameters
-    that no shape determines, by name. Returns the outputs, written in place where they were given: one array, a
-    tuple of several, or None. Elements that the function does not write are NaN, or the greatest integer.
+    `arrays` are NumPy arrays for the parameters in order, or for the inputs alone; `scalars` gives
+    the parameters that no shape determines, by name. Returns the outputs, written in place where
+    they were given: one array, a tuple of several, or None. Elements that the function does not
+    write are NaN, or the greatest integer.
 
-    Raises ArgumentError for arguments that do not fit and where a `check` of the function fails; ExpressionError
-    for an access outside its buffer, a read of an element that was never written, and an iterator outside its
-    block's domain; UnsupportedError for a barrier in thread loops.
+    Raises ArgumentError for arguments that do not fit and where a `check` of the function fails;
+    ExpressionError for an access outside its buffer, a read of an element that was never written,
+    and an iterator outside its block's domain; UnsupportedError for a barrier in thread loops.
     """
     with np.errstate(all="ignore"):
         arguments = Arguments(function, arrays, scalars or {}, _evaluate)
@@ -60,7 +88,7 @@ def _evaluate(e: Expr, values: Mapping[Var, int]):
 
 
 def _is_flat(function: Function) -> bool:
-    """Whether one index is an offset for buffers of one axis, too: a matter only where they have a stride."""
+    """Whether the one index of a buffer with a stride on its one axis is an offset."""
     return not function.allocs and not any(type(s) is Block for s in walk(function.body))
 
 
@@ -195,7 +223,7 @@ class _Compiler:
     # places: from indices to offsets in a memory, checked
 
     def place(self, what: str, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Memory, Run]:
-        """The memory of a buffer, and the offset that indices name there: a list where they are vectors."""
+        """The memory of a buffer, and the offset that indices name there: a list for vectors."""
         memory = self.memories.get(buffer)
         if memory is None:
             raise InternalError(f"interpret: buffer {buffer.name!r} is not declared")
@@ -229,15 +257,21 @@ class _Compiler:
     def rows(self, indices: tuple[Expr, ...], runs: list[Run], lanes: int) -> Run:
         """The indices of each lane."""
         wide = [index.dtype.lanes > 1 for index in indices]
-        return lambda f: list(zip(*[run(f) if vector else [run(f)] * lanes for run, vector in zip(runs, wide)]))
+        return lambda f: list(
+            zip(*[run(f) if vector else [run(f)] * lanes for run, vector in zip(runs, wide)])
+        )
 
     def is_offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
         rank = len(buffer.shape)
         if len(indices) not in (1, rank):
-            raise InternalError(f"interpret: buffer {buffer.name!r} takes {rank} indices, not {len(indices)}")
+            raise InternalError(
+                f"interpret: buffer {buffer.name!r} takes {rank} indices, not {len(indices)}"
+            )
         return len(indices) == 1 and (rank != 1 or self.flat)
 
-    def masked_places(self, what: str, buffer: Buffer, indices: tuple[Expr, ...], mask: Expr) -> Run:
+    def masked_places(
+        self, what: str, buffer: Buffer, indices: tuple[Expr, ...], mask: Expr
+    ) -> Run:
         """The offset of each lane, None for those that are off."""
         memory = self.memories[buffer]
         offset = _Offset(what, memory, self.is_offset(buffer, indices), self.around)
@@ -313,7 +347,9 @@ class _Compiler:
         return run
 
     def block(self, s: Block) -> Run:
-        predicate = None if type(s.predicate) is Const and s.predicate.value else self.expr(s.predicate)
+        predicate = (
+            None if type(s.predicate) is Const and s.predicate.value else self.expr(s.predicate)
+        )
         bindings = [(self.expr(it.binding), self.expr(it.extent)) for it in s.iters]
         outside = self.around
         iters = [(*runs, self.slot(it.var), it.var.name) for runs, it in zip(bindings, s.iters)]
@@ -354,7 +390,9 @@ class _Compiler:
     def alloc_buffer(self, buffer: Buffer) -> Run:
         memory = self.memories[buffer] = Memory(buffer)
         shape = [self.expr(extent) for extent in buffer.shape]
-        strides = None if buffer.strides is None else [self.expr(stride) for stride in buffer.strides]
+        strides = (
+            None if buffer.strides is None else [self.expr(stride) for stride in buffer.strides]
+        )
 
         def run(f):
             steps = None if strides is None else tuple([stride(f) for stride in strides])
@@ -392,7 +430,9 @@ class _Compiler:
 
     def barrier(self, s: Barrier) -> Run:
         if self.in_threads:
-            raise UnsupportedError(f"barrier {s.scope}: the interpreter runs threads one after the other")
+            raise UnsupportedError(
+                f"barrier {s.scope}: the interpreter runs threads one after the other"
+            )
         return lambda f: None
 
     def evaluate(self, s: Evaluate) -> Run:
@@ -404,7 +444,7 @@ def _choose(condition, true, false):
 
 
 class _Offset:
-    """From the indices of one lane to an offset in a memory, with every check; the fast paths fall back to it."""
+    """From the indices of one lane to an offset in a memory, with every check."""
 
     __slots__ = ("around", "is_offset", "memory", "what")
 
@@ -430,7 +470,9 @@ class _Offset:
     def fail(self, indices, axis: int, extent: int, f: Frame) -> NoReturn:
         access = f"{self.what} of {self.memory.buffer.name}[{', '.join(map(str, indices))}]"
         on = f" on axis {axis}" if len(indices) > 1 else ""
-        raise ExpressionError(f"{access}: index {indices[axis]}{on} is not in 0 .. {extent}{_where(self.around, f)}")
+        raise ExpressionError(
+            f"{access}: index {indices[axis]}{on} is not in 0 .. {extent}{_where(self.around, f)}"
+        )
 
 
 class _Undefined:
@@ -450,10 +492,14 @@ class _Undefined:
             indices.append(min(extent - 1, rest // stride) if stride else 0)
             rest -= indices[-1] * stride
         access = f"load of {memory.buffer.name}[{', '.join(map(str, indices))}]"
-        raise ExpressionError(f"{access}: the element is read before it is written{_where(self.around, f)}")
+        raise ExpressionError(
+            f"{access}: the element is read before it is written{_where(self.around, f)}"
+        )
 
 
-def _outside_domain(block: str, name: str, value: int, extent: int, around: Around, f: Frame) -> NoReturn:
+def _outside_domain(
+    block: str, name: str, value: int, extent: int, around: Around, f: Frame
+) -> NoReturn:
     problem = f"iterator {name} = {value} is not in 0 .. {extent}, though the predicate holds"
     raise ExpressionError(f"block {block}: {problem}{_where(around, f)}")
 

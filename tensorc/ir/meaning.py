@@ -1,30 +1,68 @@
 """What each operation of the IR computes on one lane, exactly as docs/ir.md says.
 
-A lane is a bool, a Python int (of every integer type), a float64 of NumPy, or a float32 of NumPy for the three
-narrower float types: an operation on float16 or bfloat16 is computed in float32 and rounded once to its type.
+A lane is a bool, a Python int (of every integer type), a float64 of NumPy, or a float32 of NumPy
+for the three narrower float types: an operation on float16 or bfloat16 is computed in float32 and
+rounded once to its type.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from tensorc.dtypes import DType
 from tensorc.errors import InternalError
 from tensorc.ir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BitAnd, BitOr, BitXor, Div, FloorDiv, Max, Min, Mod, Mul, Or, ShiftLeft,
-    ShiftRight, Sub, convert, wrap,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Div,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    convert,
+    wrap,
+)
 from tensorc.ir.intrinsic import TABLE
 
-__all__ = ["as_array", "as_lanes", "conversion", "intrinsic", "lane", "negation", "operation", "poison"]
+__all__ = [
+    "as_array",
+    "as_lanes",
+    "conversion",
+    "intrinsic",
+    "lane",
+    "negation",
+    "operation",
+    "poison",
+]
 
 Lane = Callable[..., object]
 
-_COMPARISONS = {EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge}
+_COMPARISONS = {
+    EQ: operator.eq,
+    NE: operator.ne,
+    LT: operator.lt,
+    LE: operator.le,
+    GT: operator.gt,
+    GE: operator.ge,
+}
 _BITWISE = {BitAnd: operator.and_, BitOr: operator.or_, BitXor: operator.xor}
 _ARITHMETIC = {Add: operator.add, Sub: operator.sub, Mul: operator.mul, Div: operator.truediv}
 
@@ -59,7 +97,7 @@ def as_array(lanes: list, dtype: DType) -> np.ndarray:
     return np.array(lanes, dtype.numpy)
 
 
-@lru_cache(maxsize=None)
+@cache
 def operation(cls: type, dtype: DType) -> Lane:
     """A binary operation on operands of a scalar dtype."""
     if cls in _COMPARISONS:
@@ -113,18 +151,22 @@ def _rounded(op: Lane, dtype: DType) -> Lane:
     return lambda *lanes: np.float32(narrow(op(*lanes)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def negation(dtype: DType) -> Lane:
     return operator.neg if dtype.is_float else lambda a: wrap(-a, dtype)
 
 
-@lru_cache(maxsize=None)
+@cache
 def conversion(source: DType, target: DType) -> Lane:
     """A cast between scalar dtypes."""
     if target.is_bool:
         return lambda a: bool(a != 0)
     if target.is_int:
-        return (lambda a: convert(float(a), target)) if source.is_float else lambda a: wrap(int(a), target)
+        return (
+            (lambda a: convert(float(a), target))
+            if source.is_float
+            else lambda a: wrap(int(a), target)
+        )
     if not source.is_float:
         return lambda a: _narrowed(convert(a, target), target)
     return lambda a: _narrowed(a, target)
@@ -135,11 +177,11 @@ def _narrowed(value, dtype: DType):
     return lane(dtype.numpy.type(value), dtype)
 
 
-@lru_cache(maxsize=None)
+@cache
 def intrinsic(name: str, dtype: DType, result: DType) -> Lane:
-    """An intrinsic on operands of a dtype: lanes, or for the horizontal reductions the list of them.
+    """An intrinsic on operands of a dtype: lanes, or for horizontal reductions the list of them.
 
-    Floats are computed in float64 and rounded once, so that the answer is the nearest or next to it.
+    Floats are computed in float64 and rounded once: the answer is the nearest, or next to it.
     """
     entry = TABLE.get(name)
     if entry is None:

@@ -1,4 +1,4 @@
-"""The printed form of the IR, exactly in the grammar of docs/ir.md; `ir/parser.py` reads it back."""
+"""The printed form of the IR: the grammar of docs/ir.md; `ir/parser.py` reads it back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,56 @@ import struct
 
 from tensorc.dtypes import int64
 from tensorc.ir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BitAnd, BitOr, BitXor, Broadcast, Buffer, Call, Cast, Const, Div, Expr,
-    FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Neg, Not, Or, Ramp, Select, ShiftLeft, ShiftRight, Sub, Var,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Div,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    Var,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import (
-    Alloc, Barrier, Block, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While,
-)  # fmt: skip
+    Alloc,
+    Barrier,
+    Block,
+    Check,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
 from tensorc.ir.walk import children
 
 __all__ = ["equal", "show"]
@@ -45,16 +88,21 @@ _INFIX = {
 }
 
 NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
-RESERVED = frozenset(("and", "or", "not", "true", "false"))  # no other word is ambiguous where a name may stand
+RESERVED = frozenset(
+    ("and", "or", "not", "true", "false")
+)  # no other word is ambiguous where a name may stand
 _NAN = struct.pack("<d", math.nan)
 
 
-def show(thing: Function | Stmt | Expr, *, mark: Stmt | Var | str | None = None, canonical: bool = False) -> str:
+def show(
+    thing: Function | Stmt | Expr, *, mark: Stmt | Var | str | None = None, canonical: bool = False
+) -> str:
     """The text of a function, statement or expression.
 
-    `mark` puts a `>` in the margin of one statement's line: of this very node, of the loop over this variable, or of
-    the loop, block or allocation of this name. `canonical` names everything by its order of appearance, so that the
-    texts of two functions are the same where one consistent renaming makes them so.
+    `mark` puts a `>` in the margin of one statement's line: of this very node, of the loop over
+    this variable, or of the loop, block or allocation of this name. `canonical` names everything
+    by its order of appearance, so that the texts of two functions are the same where one
+    consistent renaming makes them so.
     """
     printer = _Printer(canonical, mark)
     if isinstance(thing, Expr):
@@ -75,7 +123,7 @@ def equal(a: Function | Stmt | Expr, b: Function | Stmt | Expr) -> bool:
 
 
 def number_text(value: int | float | bool) -> str:
-    """A number as the parser reads it back, bit for bit; a NaN with a sign or payload as the bits of its float64."""
+    """A number as the parser reads it back, bit for bit; an odd NaN as the bits of its float64."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, float):
@@ -90,7 +138,11 @@ def annotations_text(annotations) -> str:
     """Annotations with a space before them, or nothing."""
     if not annotations:
         return ""
-    return " {" + ", ".join([f"{_key_text(key)} = {_literal_text(value)}" for key, value in annotations]) + "}"
+    return (
+        " {"
+        + ", ".join([f"{_key_text(key)} = {_literal_text(value)}" for key, value in annotations])
+        + "}"
+    )
 
 
 def _key_text(key: str) -> str:
@@ -115,9 +167,19 @@ def _clean(name: str) -> str:
 
 
 class _Printer:
-    """Lines so far, and the names of what is visible: no name stands for two things at one place."""
+    """Lines so far, and the names of what is visible: at no place do two things share one."""
 
-    __slots__ = ("_blocks", "_buffers", "_used", "_vars", "canonical", "lines", "mark", "marked", "names")
+    __slots__ = (
+        "_blocks",
+        "_buffers",
+        "_used",
+        "_vars",
+        "canonical",
+        "lines",
+        "mark",
+        "marked",
+        "names",
+    )
 
     def __init__(self, canonical: bool, mark):
         self.canonical = canonical
@@ -159,7 +221,9 @@ class _Printer:
             return name
         if not self.canonical:
             return self.declare(buffer)
-        name = self.names[buffer] = "{" + self.buffer(buffer) + "}"  # declared nowhere: what it is belongs to the text
+        name = self.names[buffer] = (
+            "{" + self.buffer(buffer) + "}"
+        )  # declared nowhere: what it is belongs to the text
         return name
 
     def block_name(self, name: str) -> str:
@@ -241,7 +305,9 @@ class _Printer:
     def function(self, f: Function) -> None:
         outputs = set(f.outputs)
         params = [f"out {self.buffer(p)}" if p in outputs else self.buffer(p) for p in f.params]
-        params += [f"{self.names.get(scalar) or self.bind(scalar)}: {scalar.dtype}" for scalar in f.scalars]
+        params += [
+            f"{self.names.get(scalar) or self.bind(scalar)}: {scalar.dtype}" for scalar in f.scalars
+        ]
         name = "f" if self.canonical else _clean(f.name)
         where = f" where {self.list(f.assumptions)}" if f.assumptions else ""
         self.lines.append(f"function {name}({', '.join(params)}){where}")
@@ -297,12 +363,14 @@ class _Printer:
         start, stop = self.expr(s.start, 0), self._stop(s.start, s.extent)
         kind = "" if s.kind == "serial" else f" {s.kind}"
         name = self.bind(s.var)
-        self.lines.append(f"{indent}for {name} in {start} .. {stop}{kind}{annotations_text(s.annotations)}")
+        self.lines.append(
+            f"{indent}for {name} in {start} .. {stop}{kind}{annotations_text(s.annotations)}"
+        )
         self.stmt(s.body, indent + "  ")
         self.release(s.var)
 
     def _stop(self, start: Expr, extent: Expr) -> str:
-        """The end of a loop's range; `parser.extent_of` takes the very same extent back out of it."""
+        """The end of a loop's range, of which `parser.extent_of` finds the very same extent."""
         if type(start) is Const:
             if start.value == 0:
                 return self.expr(extent, 0)
@@ -317,7 +385,9 @@ class _Printer:
 
     def _block(self, s: Block, indent: str) -> None:
         inner = indent + "  "
-        self.lines.append(f"{indent}block {self.block_name(s.name)}{annotations_text(s.annotations)}")
+        self.lines.append(
+            f"{indent}block {self.block_name(s.name)}{annotations_text(s.annotations)}"
+        )
         for it in s.iters:
             extent, binding = self.expr(it.extent, 0), self.expr(it.binding, 0)
             self.lines.append(f"{inner}{it.kind} {self.bind(it.var)}: {extent} = {binding}")

@@ -1,4 +1,4 @@
-"""What a function may hold at each stage; whatever breaks it is a bug of the step that made the function."""
+"""What a function may hold at each stage; what breaks it is a bug of the step that made it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,54 @@ from typing import Literal, NoReturn
 from tensorc.dtypes import DType, int64
 from tensorc.errors import InternalError
 from tensorc.ir.expr import (
-    EQ, NE, And, Binary, BitAnd, BitOr, BitXor, Broadcast, Buffer, Call, Cast, Const, Div, Expr, FloorDiv,
-    IfThenElse, Load, Mod, Neg, Not, Or, Ramp, Select, ShiftLeft, ShiftRight, Var, const,
-)  # fmt: skip
+    EQ,
+    NE,
+    And,
+    Binary,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Div,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Mod,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Var,
+    const,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import (
-    ITER_KINDS, LOOP_KINDS, Alloc, Barrier, Block, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While, annotation,
-)  # fmt: skip
+    ITER_KINDS,
+    LOOP_KINDS,
+    Alloc,
+    Barrier,
+    Block,
+    Check,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    annotation,
+)
 from tensorc.ir.walk import children, variables
 
 __all__ = ["expr_problem", "verify"]
@@ -23,14 +62,16 @@ __all__ = ["expr_problem", "verify"]
 Stage = Literal["nest", "flat"]
 SCOPES = ("global", "local", "shared", "warp", "fragment")
 BARRIER_SCOPES = ("global", "shared", "warp")
-THREAD_AXES = frozenset(f"{of}.{axis}" for of in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
+THREAD_AXES = frozenset(
+    f"{of}.{axis}" for of in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
+)
 
 _INTEGER_ONLY = frozenset((FloorDiv, Mod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight))
 _LOGIC = frozenset((And, Or))
 
 
 def verify(function: Function, stage: Stage = "nest") -> None:
-    """Check a function against docs/ir.md; raises InternalError, which names the statement and what is wrong."""
+    """Check a function against docs/ir.md; raises InternalError, which names the statement."""
     if stage not in ("nest", "flat"):
         raise InternalError(f"verify: stage {stage!r} is neither 'nest' nor 'flat'")
     _Verifier(function, stage == "flat").function()
@@ -146,7 +187,8 @@ def _call_problem(e: Call) -> str | None:
 
 def _ramp_problem(e: Ramp) -> str | None:
     if e.base.dtype is not e.stride.dtype or not e.base.dtype.is_int or e.base.dtype.lanes != 1:
-        return f"base and stride of ramp are {e.base.dtype} and {e.stride.dtype}, not scalars of one integer type"
+        dtypes = f"{e.base.dtype} and {e.stride.dtype}"
+        return f"base and stride of ramp are {dtypes}, not scalars of one integer type"
     return _lanes_problem(e.lanes)
 
 
@@ -157,7 +199,9 @@ def _broadcast_problem(e: Broadcast) -> str | None:
 
 
 def _lanes_problem(lanes: int) -> str | None:
-    return None if type(lanes) is int and lanes > 1 else f"a vector has at least 2 lanes, not {lanes}"
+    return (
+        None if type(lanes) is int and lanes > 1 else f"a vector has at least 2 lanes, not {lanes}"
+    )
 
 
 _PROBLEMS = {
@@ -237,11 +281,15 @@ class _Verifier:
         if not self.flat:
             self.unique("buffer", buffer.name)
         if buffer.scope not in SCOPES:
-            self.fail(f"buffer {buffer.name!r} is in scope {buffer.scope!r}, which is none of {', '.join(SCOPES)}")
+            known = ", ".join(SCOPES)
+            self.fail(
+                f"buffer {buffer.name!r} is in scope {buffer.scope!r}, which is none of {known}"
+            )
         if buffer.dtype.lanes != 1:
             self.fail(f"buffer {buffer.name!r} is of the vector type {buffer.dtype}")
         if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
-            self.fail(f"buffer {buffer.name!r} has {len(buffer.shape)} axes and {len(buffer.strides)} strides")
+            counts = f"{len(buffer.shape)} axes and {len(buffer.strides)} strides"
+            self.fail(f"buffer {buffer.name!r} has {counts}")
         for e in (*buffer.shape, *(buffer.strides or ())):
             self.index(f"the shape of {buffer.name!r}", e)
 
@@ -327,7 +375,9 @@ class _Verifier:
         if s.kind in ("vectorized", "unrolled") and type(s.extent) is not Const:
             self.fail(f"the extent of a loop that is {s.kind} must be constant")
         if s.kind == "thread" and annotation(s, "thread") not in THREAD_AXES:
-            self.fail("the annotation 'thread' of a thread loop must name its axis, for example 'threadIdx.x'")
+            self.fail(
+                "the annotation 'thread' of a thread loop must name its axis, such as 'threadIdx.x'"
+            )
         self.bind(s.var)
         if self.flat:
             self.flat_loop(s)
@@ -347,7 +397,7 @@ class _Verifier:
 
     def annotations(self, annotations) -> None:
         keys = [key for key, _ in annotations]
-        if any(a >= b for a, b in zip(keys, keys[1:])):
+        if keys != sorted(set(keys)):
             self.fail(f"annotations {', '.join(keys)} are not sorted, each once")
         for key, value in annotations:
             if not isinstance(value, (bool, int, float, str)):
@@ -360,7 +410,9 @@ class _Verifier:
         self.annotations(s.annotations)
         for it in s.iters:
             if it.kind not in ITER_KINDS:
-                self.fail(f"iterator {it.var.name!r} is {it.kind!r}, none of {', '.join(ITER_KINDS)}")
+                self.fail(
+                    f"iterator {it.var.name!r} is {it.kind!r}, none of {', '.join(ITER_KINDS)}"
+                )
             if it.var.dtype is not int64:
                 self.fail(f"iterator {it.var.name!r} is {it.var.dtype}, not int64")
             self.index(f"the extent of iterator {it.var.name!r}", it.extent)
@@ -368,7 +420,11 @@ class _Verifier:
         self.condition("the predicate", s.predicate)
         visible, hidden, loops = self.visible, self.hidden, self.loops
         around = {loop.var for loop in loops}
-        self.visible, self.hidden, self.loops = visible - around, {**hidden, **dict.fromkeys(around, s.name)}, []
+        self.visible, self.hidden, self.loops = (
+            visible - around,
+            {**hidden, **dict.fromkeys(around, s.name)},
+            [],
+        )
         for it in s.iters:
             self.bind(it.var)
         for inner in (s.init, s.body):

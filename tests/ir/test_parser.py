@@ -4,11 +4,25 @@ import math
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tensorc.dtypes import bool_, float32, float64, int64
 from tensorc.errors import ExpressionError
-from tensorc.ir import Add, Buffer, Const, Neg, Sub, Var, const, equal, index, parse, parse_expr, show
+from tensorc.ir import (
+    Add,
+    Buffer,
+    Const,
+    Neg,
+    Sub,
+    Var,
+    const,
+    equal,
+    index,
+    parse,
+    parse_expr,
+    show,
+)
 from tests.ir.programs import exprs, functions, matmul
 
 I, J, X = Var("i"), Var("j"), Var("x", "float32")
@@ -43,7 +57,9 @@ def test_matmul_round_trip():
     assert equal(g, f) and show(g) == show(f)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, 0.1])
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, 0.1]
+)
 def test_float_literals_keep_their_bits(value):
     e = const(value, "float64")
     assert parse_expr(show(e), {}) == e
@@ -66,7 +82,9 @@ def test_nothing_is_folded():
 def test_precedence_is_pythons():
     assert parse_expr("i - j - 1", NAMES) == Sub(Sub(I, J), index(1))
     grouped = "(i < 3 and not j == 1) or ((i | (j ^ (i & (j << (1 + i * -j))))) > 2)"
-    assert parse_expr("i < 3 and not j == 1 or i | j ^ i & j << 1 + i * -j > 2", NAMES) == parse_expr(grouped, NAMES)
+    assert parse_expr(
+        "i < 3 and not j == 1 or i | j ^ i & j << 1 + i * -j > 2", NAMES
+    ) == parse_expr(grouped, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -135,20 +153,44 @@ HEAD = "function f(A: float32[4], out B: float32[4], n: int64)\n"
         (HEAD + "  for i in 0 .. n\n  pass", "line 3: expected an indented statement"),
         (HEAD + "  for i in 0 .. n", "line 3: expected an indented statement"),
         (HEAD + "  for i of 0 .. n\n    pass", "line 2: expected 'in', found 'of'"),
-        (HEAD + "  for i in 0 .. n sideways\n    pass", "line 2: expected a loop kind .*, found 'sideways'"),
-        (HEAD + "  for i in 0 .. true\n    pass", "line 2: expected an int64 expression, found one of bool"),
+        (
+            HEAD + "  for i in 0 .. n sideways\n    pass",
+            "line 2: expected a loop kind .*, found 'sideways'",
+        ),
+        (
+            HEAD + "  for i in 0 .. true\n    pass",
+            "line 2: expected an int64 expression, found one of bool",
+        ),
         (HEAD + "  for i in 0 .. n { x = }\n    pass", "line 2: expected a number, found '}'"),
-        (HEAD + '  for i in 0 .. n {x = "\\q"}\n    pass', "line 2: the string .* is not written as JSON"),
-        (HEAD + "  B[0] = A[0]\n  B[1] = n", "line 3: a value of int64 is stored to elements of float32"),
+        (
+            HEAD + '  for i in 0 .. n {x = "\\q"}\n    pass',
+            "line 2: the string .* is not written as JSON",
+        ),
+        (
+            HEAD + "  B[0] = A[0]\n  B[1] = n",
+            "line 3: a value of int64 is stored to elements of float32",
+        ),
         (HEAD + "  B[0, 1] = A[0]", "line 2: buffer 'B' takes 1 indices, or one offset, not 2"),
         (HEAD + "  if n\n    pass", "line 2: expected a condition, found an expression of int64"),
-        (HEAD + "  let x: float32 = n\n    pass", "line 2: variable 'x' is float32, its value int64"),
+        (
+            HEAD + "  let x: float32 = n\n    pass",
+            "line 2: variable 'x' is float32, its value int64",
+        ),
         (HEAD + "  evaluate n", "line 2: expected a call of an intrinsic"),
         (HEAD + "  barrier moon", "line 2: expected a scope .*, found 'moon'"),
         (HEAD + '  check n > 0, n "x"', "line 2: expected ',', found '\"x\"'"),
-        (HEAD + "  block C\n    spatial i: 4 = i\n    pass", "line 3: variable 'i' is not bound here"),
-        (HEAD + "  for i in 0 .. 4\n    pass\n  B[i] = A[0]", "line 4: variable 'i' is not bound here"),
-        (HEAD + "  alloc T: float32[4]\n    pass\n  B[0] = T[0]", "line 4: buffer 'T' is not declared here"),
+        (
+            HEAD + "  block C\n    spatial i: 4 = i\n    pass",
+            "line 3: variable 'i' is not bound here",
+        ),
+        (
+            HEAD + "  for i in 0 .. 4\n    pass\n  B[i] = A[0]",
+            "line 4: variable 'i' is not bound here",
+        ),
+        (
+            HEAD + "  alloc T: float32[4]\n    pass\n  B[0] = T[0]",
+            "line 4: buffer 'T' is not declared here",
+        ),
     ],
 )
 def test_a_wrong_function_is_refused_at_its_line(text, message):
@@ -160,7 +202,16 @@ def test_ranges_keep_their_extents():
     text = HEAD + "\n".join(
         f"  for i{number} in {span}\n    pass"
         for number, span in enumerate(
-            ("0 .. 8", "4 .. 16", "n .. n + 4", "4 .. n", "n .. 10", "n .. n + (n + 4 - n)", "4 .. 4 + (10 - 4)", "5 .. 2")
+            (
+                "0 .. 8",
+                "4 .. 16",
+                "n .. n + 4",
+                "4 .. n",
+                "n .. 10",
+                "n .. n + (n + 4 - n)",
+                "4 .. 4 + (10 - 4)",
+                "5 .. 2",
+            )
         )
     )
     f = parse(text)
@@ -168,9 +219,8 @@ def test_ranges_keep_their_extents():
     n = f.scalars[0]
     extents = [loop.extent for loop in f.body.stmts]
     four, ten = index(4), index(10)
-    assert extents == [
-        index(8), index(12), four, Sub(n, four), Sub(ten, n), Sub(Add(n, four), n), Sub(ten, four), index(-3),
-    ]  # fmt: skip
+    spans = [index(8), index(12), four, Sub(n, four), Sub(ten, n)]
+    assert extents == [*spans, Sub(Add(n, four), n), Sub(ten, four), index(-3)]
 
 
 def test_inner_names_hide_outer_ones():

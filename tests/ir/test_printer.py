@@ -6,9 +6,35 @@ import pytest
 
 from tensorc.dtypes import float32, float64, int64
 from tensorc.ir import (
-    Add, And, Barrier, Block, BlockIter, Buffer, Check, Const, For, Function, If, IfThenElse, Load, LT, Mul, Neg, Not,
-    Ramp, Seq, Store, Sub, Var, const, equal, index, parse, seq, show,
-)  # fmt: skip
+    LT,
+    Add,
+    And,
+    Barrier,
+    Block,
+    BlockIter,
+    Buffer,
+    Check,
+    Const,
+    For,
+    Function,
+    If,
+    IfThenElse,
+    Load,
+    Mul,
+    Neg,
+    Not,
+    Ramp,
+    Seq,
+    Store,
+    Sub,
+    Var,
+    const,
+    equal,
+    index,
+    parse,
+    seq,
+    show,
+)
 from tests.ir.programs import TRUE, matmul
 
 I, J, P = Var("i"), Var("j"), Var("p", "bool")
@@ -28,9 +54,9 @@ function main(A: float32[16, 16], B: float32[16, 16], out C: float32[16, 16])
           C[i, j] = C[i, j] + A[i, k] * B[k, j]"""
 
 EVERYTHING = """\
-function everything(A: float32[n, 4] strides[s, 1], out B: float16[n] align 64, m: int64) where n > 0, n % 8 == 0
+function f(A: float32[n, 4] strides[s, 1], out B: float16[n] align 64, m: int64) where n > 0, m < 8
   alloc T: bool[8] @shared
-  for i in 0 .. n parallel {grain = 4, note = "x\\"y", ratio = 0.5, tail = "cut", "two words" = true}
+  for i in 0 .. n parallel {a = 4, b = "x\\"y", c = 0.5, tail = "cut", "two words" = true}
     for j in 4 .. 12 vectorized
       block B {pragma = -1}
         spatial u: n = i
@@ -169,6 +195,8 @@ def test_equality_of_parts_sees_what_free_names_stand_for():
 
 
 def test_strange_nodes_print_too():
-    block = Block("b c", (BlockIter(I, index(4), "spatial", J),), TRUE, None, If(P, Barrier("warp"), None))
+    block = Block(
+        "b c", (BlockIter(I, index(4), "spatial", J),), TRUE, None, If(P, Barrier("warp"), None)
+    )
     assert show(block) == "block b_c\n  spatial i: 4 = j\n  if p\n    barrier warp"
     assert show(Check(P, I, 'a "b"\n')) == 'check p, i, "a \\"b\\"\\n"'

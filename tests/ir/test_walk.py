@@ -1,17 +1,51 @@
 from __future__ import annotations
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tensorc.dtypes import float32, int64
 from tensorc.ir import (
-    Add, Alloc, Block, Buffer, Check, Const, For, If, Let, Load, Mul, Seq, Store, Var, While, equal, index, parse, seq,
+    Add,
+    Alloc,
+    Block,
+    Buffer,
+    Check,
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Mul,
+    Seq,
+    Store,
+    Var,
+    While,
+    equal,
+    index,
+    parse,
+    seq,
     show,
-)  # fmt: skip
+)
 from tensorc.ir import walk as walking_module_is_not_hidden
 from tensorc.ir.walk import (
-    all_exprs, children, copy_nest, map_substmts, rebuild, replace_body, replace_buffers, rewrite, rewrite_exprs,
-    rewrite_stmts, rewrite_top, substitute, substitute_stmt, uses, variables, walk, walk_expr,
-)  # fmt: skip
+    all_exprs,
+    children,
+    copy_nest,
+    map_substmts,
+    rebuild,
+    replace_body,
+    replace_buffers,
+    rewrite,
+    rewrite_exprs,
+    rewrite_stmts,
+    rewrite_top,
+    substitute,
+    substitute_stmt,
+    uses,
+    variables,
+    walk,
+    walk_expr,
+)
 from tests.ir.programs import exprs, functions, matmul
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -117,7 +151,9 @@ def test_substitution_reaches_every_expression_of_a_statement():
     n = f.scalars[0]
     body = substitute_stmt(f.body, {n: index(2)})
     assert not any(e is n for e in all_exprs(body))
-    assert sum(e == index(2) for e in all_exprs(body)) == sum(e is n for e in all_exprs(f.body)) == 15
+    assert (
+        sum(e == index(2) for e in all_exprs(body)) == sum(e is n for e in all_exprs(f.body)) == 15
+    )
     assert substitute_stmt(body, {}) is body
 
 
@@ -138,6 +174,11 @@ def test_seq_flattens_and_unwraps():
 
 def test_replace_body():
     store, nothing = Store(A, (I, J), X), Seq(())
-    for s in (For(J, index(0), I, "serial", store), Let(J, I, store), Alloc(A, store), While(I < J, store)):
+    for s in (
+        For(J, index(0), I, "serial", store),
+        Let(J, I, store),
+        Alloc(A, store),
+        While(I < J, store),
+    ):
         assert replace_body(s, nothing).body is nothing
     assert type(If(I < J, store, None).then) is Store and type(Add(I, J)) is Add
