@@ -24,6 +24,7 @@ from tensorc.ir.expr import (
     NE,
     Add,
     And,
+    Binary,
     BitAnd,
     BitOr,
     BitXor,
@@ -98,7 +99,7 @@ def as_array(lanes: list, dtype: DType) -> np.ndarray:
 
 
 @cache
-def operation(cls: type, dtype: DType) -> Lane:
+def operation(cls: type[Binary], dtype: DType) -> Lane:
     """A binary operation on operands of a scalar dtype."""
     if cls in _COMPARISONS:
         return _COMPARISONS[cls]
