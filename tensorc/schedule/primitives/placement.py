@@ -13,6 +13,7 @@ from tensorc.ir.expr import (
     LT,
     Buffer,
     Expr,
+    Load,
     Var,
     index,
     is_const,
@@ -21,7 +22,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
-from tensorc.ir.walk import replace_body, walk
+from tensorc.ir.walk import all_exprs, replace_body, walk
 from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
     Place,
@@ -112,7 +113,8 @@ def _movable(function: Function, place: Place, step: str) -> Store:
     if "ordered" in kinds or ("reduce" in kinds and block.init is None):
         reason = "its instances depend on those before"
         deny(f"the block is neither complete nor a reduction with its init: {reason}")
-    if kinds <= {"spatial"} and loads(block, buffer):
+    own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
+    if own and (kinds <= {"spatial"} or any(e.indices != stores[0].indices for e in own)):
         deny(f"the block reads {buffer.name!r}, which it writes itself")
     return stores[0]
 
