@@ -7,6 +7,7 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tensorc.errors import TargetError
 
@@ -109,7 +110,7 @@ class Target:
         arch: str | None = None,
         **unknown: object,
     ):
-        given = {"mcpu": mcpu, "features": features, "arch": arch, **unknown}
+        given: dict[str, Any] = {"mcpu": mcpu, "features": features, "arch": arch, **unknown}
         options = {name: value for name, value in given.items() if value is not None}
         match kind:
             case "cpu":

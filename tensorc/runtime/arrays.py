@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,7 @@ class Signature:
         noun = "argument" if len(args) == 1 else "arguments"
         raise _Refusal(f"{len(args)} {noun} {verb} given, {needed} needed")
 
-    def _named_scalars(self, named: dict[str, object]) -> dict[str, int]:
+    def _named_scalars(self, named: dict[str, Any]) -> dict[str, int]:
         for name, value in named.items():
             if name not in self._free:
                 known = ", ".join(["threads", *self._free])
@@ -194,7 +195,7 @@ def _check_layout(
 
 
 def _check_strides(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
-    for axis, (have, want) in enumerate(zip(array.strides, param.strides)):
+    for axis, (have, want) in enumerate(zip(array.strides, param.strides or ())):
         if array.shape[axis] == 1 and not isinstance(want, str):
             continue
         if have % array.itemsize or have < 0:
@@ -239,7 +240,7 @@ def _span(array: np.ndarray) -> tuple[int, int]:
     return start + low, start + high + array.itemsize
 
 
-def _as_array(given: object, param: Param) -> np.ndarray:
+def _as_array(given: Any, param: Param) -> np.ndarray:
     """A plain NumPy array that shares the memory of an array, of an object with the buffer
     protocol, or of a DLPack object in the CPU's memory."""
     what = f"argument {param.name}"
@@ -282,7 +283,7 @@ def _from_torch(torch, tensor, what: str) -> np.ndarray:
     raise _Refusal(f"{what} is a {tensor.dtype} tensor that NumPy cannot see ({reason})")
 
 
-def _from_dlpack(given: object, what: str) -> np.ndarray:
+def _from_dlpack(given: Any, what: str) -> np.ndarray:
     what = f"{what} ({type(given).__name__})"
     try:
         device = int(given.__dlpack_device__()[0])

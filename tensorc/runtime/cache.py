@@ -62,7 +62,7 @@ class Cache:
         """The artifact put under `key` (a hexadecimal hash), or None."""
         if self.folder is None:
             return None
-        path = self._path(key)
+        path = self._path(self.folder, key)
         try:
             data = path.read_bytes()
         except OSError:
@@ -78,7 +78,7 @@ class Cache:
         """Keep `artifact` under `key`; where the folder cannot be written to, nothing happens."""
         if self.folder is None:
             return
-        path = self._path(key)
+        path = self._path(self.folder, key)
         with contextlib.suppress(OSError):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
@@ -90,7 +90,7 @@ class Cache:
                 _remove(Path(temporary))
                 raise
             self._puts += 1
-            self._maybe_prune()
+            self._maybe_prune(self.folder)
 
     def prune(self) -> None:
         """Remove the entries used longest ago until the rest fits, and old temporary files."""
@@ -114,16 +114,17 @@ class Cache:
             _remove(path)
             total -= size
 
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / key
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        return folder / key[:2] / key
 
     def _touch(self, path: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
                 os.utime(path)
 
-    def _maybe_prune(self) -> None:
-        mark = self.folder / "pruned"
+    def _maybe_prune(self, folder: Path) -> None:
+        mark = folder / "pruned"
         try:
             due = time.time() - mark.stat().st_mtime > _PRUNE_SECONDS
         except OSError:
@@ -145,17 +146,21 @@ def _private_folder(folder: Path) -> Path | None:
         info = folder.stat()
         writable = os.access(folder, os.W_OK)
     except OSError as error:
-        return _refuse(folder, f"it cannot be made ({error.strerror})")
+        _warn(folder, f"it cannot be made ({error.strerror})")
+        return None
     if hasattr(os, "getuid") and info.st_uid != os.getuid():
-        return _refuse(folder, "it belongs to another user")
+        _warn(folder, "it belongs to another user")
+        return None
     if stat.S_IMODE(info.st_mode) & 0o077:
-        return _refuse(folder, "others have access to it (mode 0700 is needed)")
+        _warn(folder, "others have access to it (mode 0700 is needed)")
+        return None
     if not writable:
-        return _refuse(folder, "it is not writable")
+        _warn(folder, "it is not writable")
+        return None
     return folder
 
 
-def _refuse(folder: Path, reason: str) -> None:
+def _warn(folder: Path, reason: str) -> None:
     warnings.warn(f"tensorc: compile cache off: {folder}: {reason}", RuntimeWarning, stacklevel=4)
 
 

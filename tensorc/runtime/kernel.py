@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from tensorc.artifact import Artifact
+from tensorc.artifact import Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError, InternalError, UnsupportedError
 from tensorc.runtime import cpu, threads, timing, wrapper
@@ -161,12 +161,12 @@ def _estimate(artifact: Artifact) -> float:
     return max(artifact.flops / _FLOPS, artifact.bytes / _BYTES)
 
 
-def _maker(param) -> object:
+def _maker(param: Param) -> Callable[[], np.ndarray] | None:
     """What makes this output when it is not given; None for inputs and where Python must tell."""
-    dynamic = any(isinstance(n, str) for n in param.shape)
-    if not param.is_output or dynamic or param.strides is not None:
+    constant = tuple(n for n in param.shape if isinstance(n, int))
+    if not param.is_output or len(constant) < len(param.shape) or param.strides is not None:
         return None
-    return wrapper.empty_maker(param.shape, dtype(param.dtype).numpy, param.alignment)
+    return wrapper.empty_maker(constant, dtype(param.dtype).numpy, param.alignment)
 
 
 def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
@@ -185,7 +185,7 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
         if array is None:
             arrays[position] = _make_output(param, values)
             made.append(arrays[position])
-    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*map(address, arrays))
+    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(address(a) for a in arrays if a is not None))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
     error = (ctypes.c_int64 * 2)()
     code = kernel._wrapper.invoke(kernel._table.address, buffers, scalars, error)
@@ -198,7 +198,7 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def _make_output(param, values: dict[str, int]) -> np.ndarray:
+def _make_output(param: Param, values: dict[str, int]) -> np.ndarray:
     shape = tuple(values[n] if isinstance(n, str) else n for n in param.shape)
     descr = dtype(param.dtype).numpy
     if param.strides is None:

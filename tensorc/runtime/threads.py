@@ -96,14 +96,16 @@ def _find_openmp() -> int | None:
 
 def _bundled_openmp() -> list[str]:
     """Paths of loaded libraries that look like a wheel's renamed copy of libgomp."""
-    if "torch" not in sys.modules:
-        return []
+    return _mapped("libgomp") if "torch" in sys.modules else []
+
+
+@cache
+def _mapped(name: str) -> list[str]:
     try:
         with open("/proc/self/maps") as maps:
-            paths = {line.split(None, 5)[-1].strip() for line in maps if "libgomp" in line}
+            return sorted({line.split(None, 5)[-1].strip() for line in maps if name in line})
     except OSError:
         return []
-    return sorted(paths)
 
 
 def _module_text() -> str:

@@ -20,6 +20,7 @@ import ctypes
 import re
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
@@ -82,8 +83,7 @@ class Table:
                 descr.itemsize, 0 if make is None else id(make), strided,
             )  # fmt: skip
             words += (numbers[n] if isinstance(n, str) else n for n in param.shape)
-            if strided and not flags & ONLY_SLOW:
-                words += (n * descr.itemsize for n in param.strides)
+            words += (n * descr.itemsize for n in param.strides or () if isinstance(n, int))
         self.memory = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self.memory)
 
@@ -133,7 +133,7 @@ def arrays_as_expected() -> bool:
         np.zeros((3, 5), np.float32), np.zeros((2, 3, 4), np.int8)[:, ::2, 1:], np.zeros((), "f8"),
         np.frombuffer(bytes(16), np.int64), np.zeros((0, 7), np.bool_),
     )  # fmt: skip
-    return all(map(_reads_right, samples))
+    return all(_reads_right(sample) for sample in samples)
 
 
 def _reads_right(array: np.ndarray) -> bool:
@@ -201,7 +201,9 @@ def kernel_type(base: type) -> tuple[type, int]:
 _kept: list[object] = []  # the type goes on pointing to what it was made from
 
 
-def empty_maker(shape: tuple[int, ...], descr: np.dtype, alignment: int) -> object:
+def empty_maker(
+    shape: tuple[int, ...], descr: np.dtype, alignment: int
+) -> Callable[[], np.ndarray]:
     """A function without arguments that makes an output."""
     if alignment <= 16:  # the least that NumPy gives
         return partial(np.empty, shape, descr)
