@@ -9,6 +9,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.verifier import verify
 from tensorc.passes.accumulate import promote_accumulators
 from tensorc.passes.blocks import lower_blocks
+from tensorc.passes.interior import split_interiors
 from tensorc.passes.partition import partition_loops
 from tensorc.passes.storage import place_buffers
 from tensorc.passes.threads import assign_threads
@@ -19,6 +20,7 @@ Pass = Callable[[Function], Function]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("blocks", lower_blocks),
     ("partition", partition_loops),
+    ("interior", split_interiors),
     ("vectorize", vectorize_loops),
     ("accumulate", promote_accumulators),
     ("storage", place_buffers),

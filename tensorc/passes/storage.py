@@ -469,7 +469,8 @@ class _Flattener:
         for expr, stride in gathered:
             scaled = expr if is_const(stride, 1) else Mul(expr, broadcast(stride, lanes))
             result = Add(result, scaled) if not is_const(base, 0) or type(result) is not Broadcast else scaled
-        return result
+        # Dimensions that are irregular each may run on together: v//3*3 + v%3 is the ramp v.
+        return simplify(result) if gathered else result
 
     def _sum(self, terms: Terms, constant: int) -> Expr:
         if any(type(atom) is FloorDiv for atom in terms) and any(type(atom) is Mod for atom in terms):

@@ -67,7 +67,8 @@ class _NoVectorForm(Exception):
 
 
 class _Vectorizer:
-    """One vectorized loop. `values` gives what depends on the lane; `mask` tells which lanes run, None for all.
+    """One vectorized loop. `values` gives what depends on the lane; `mask` tells which lanes run, None for all;
+    `domain` is what holds whether or not any of them does.
 
     `unsure` is set where code under a mask loads, lane or no lane, one element that is not known to exist unless
     some lane runs.
@@ -113,33 +114,35 @@ class _Vectorizer:
 
     def _branch(self, stmt: If) -> Stmt:
         condition, then, orelse = stmt.condition, stmt.then, stmt.orelse
-        if self.expr(condition) is condition:
-            return make_if(condition, self.stmt(then), None if orelse is None else self.stmt(orelse))
-        if orelse is not None:
-            return seq(self._masked(condition, condition, then), self._masked(logical_not(condition), None, orelse))
-        uniform = [c for c in conjuncts(condition) if self.expr(c) is c]
+        if orelse is not None and self.expr(condition) is not condition:
+            return seq(self._masked(condition, then), self._masked(logical_not(condition), orelse))
+        uniform = conjunction(c for c in conjuncts(condition) if self.expr(c) is c)
         varying = conjunction(c for c in conjuncts(condition) if self.expr(c) is not c)
-        return make_if(conjunction(uniform), self._masked(varying, varying, then))
+        outside, self.domain = self.domain, self.domain.given(uniform)
+        then = self.stmt(then) if is_const(varying, True) else self._masked(varying, then)
+        self.domain = outside
+        return make_if(uniform, then, None if orelse is None else self.stmt(orelse))
 
-    def _masked(self, condition: Expr, known: Expr | None, body: Stmt) -> Stmt:
+    def _masked(self, condition: Expr, body: Stmt) -> Stmt:
         """The body in the lanes where the condition holds."""
-        outer_mask, outer_domain, outer_unsure = self.mask, self.domain, self.unsure
-        self._enter(condition)
-        if known is not None:
-            self.domain = self.domain.given(known)
+        outside = self._enter(condition)
         body = self.stmt(body)
-        unsure = self.unsure
-        self._leave(outer_mask, outer_domain, outer_unsure)
+        unsure = self._leave(outside)
         return make_if(self._any(condition), body) if unsure else body
 
-    def _enter(self, condition: Expr) -> None:
+    def _enter(self, condition: Expr) -> tuple[Expr | None, bool]:
+        outside = self.mask, self.unsure
         wide = self.expr(condition)
         self.mask = wide if self.mask is None else And(self.mask, wide)
         self.unsure = False
         self.memo = {}
+        return outside
 
-    def _leave(self, mask: Expr | None, domain: Domain, unsure: bool) -> None:
-        self.mask, self.domain, self.unsure, self.memo = mask, domain, unsure, {}
+    def _leave(self, outside: tuple[Expr | None, bool]) -> bool:
+        unsure = self.unsure
+        self.mask, self.unsure = outside
+        self.memo = {}
+        return unsure
 
     def _any(self, condition: Expr) -> Expr:
         """Whether any lane runs. Where all conditions get weaker toward one end, the lane there tells."""
@@ -233,12 +236,9 @@ class _Vectorizer:
         return Select(condition, true, false)
 
     def _side(self, condition: Expr, value: Expr) -> Expr:
-        outside = self.mask, self.domain, self.unsure
-        self._enter(condition)
-        self.domain = self.domain.given(condition)
+        outside = self._enter(condition)
         wide = broadcast(self.expr(value), self.lanes)
-        unsure = self.unsure
-        self._leave(*outside)
+        unsure = self._leave(outside)
         if not unsure:
             return wide
         zero = broadcast(const(0, wide.dtype.scalar), self.lanes)

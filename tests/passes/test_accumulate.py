@@ -1,0 +1,164 @@
+"""Elements updated in a loop are kept in local accumulators."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.ir.printer import show
+from tensorc.passes.accumulate import promote_accumulators
+from tests.passes.same import assert_same, assert_text, program
+
+
+def promoted(text: str, *extents: dict[str, int]):
+    f = program(text)
+    g = promote_accumulators(f)
+    for values in extents or ({},):
+        assert_same(f, g, **values)
+    return g
+
+
+def test_a_tile_with_its_start_ahead_of_the_loop():
+    g = promoted("""
+        function main(A: float32[6, 4], out C: float32[4])
+          for o in 0 .. 2
+            if o == 0
+              for i in 0 .. 4 unrolled
+                C[i] = float32(0.0)
+            for k in 0 .. 3
+              for i in 0 .. 4 unrolled
+                C[i] = C[i] + A[o * 3 + k, i]
+    """)
+    assert_text(g, """
+        function main(A: float32[6, 4], out C: float32[4])
+          for o in 0 .. 2
+            alloc C.acc: float32[4] @local align 64
+              if o == 0
+                for i in 0 .. 4 unrolled
+                  C.acc[i] = float32(0.0)
+              else
+                for i in 0 .. 4 unrolled
+                  C.acc[i] = C[i]
+              for k in 0 .. 3
+                for i in 0 .. 4 unrolled
+                  C.acc[i] = C.acc[i] + A[o * 3 + k, i]
+              for i in 0 .. 4 unrolled
+                C[i] = C.acc[i]
+    """)
+
+
+def test_a_start_in_the_first_iteration():
+    g = promoted("""
+        function main(A: float32[n, m], out C: float32[1])
+          C[0] = float32(7.0)
+          for k in 0 .. n
+            for l in 0 .. m
+              if k == 0 and l == 0
+                C[0] = float32(0.0)
+              C[0] = C[0] + A[k, l]
+    """, *[dict(n=n, m=m) for n in (0, 1, 3) for m in (0, 1, 3)])
+    assert "C.acc" in show(g)
+
+
+def test_one_accumulator_a_lane_is_reduced_after_the_loop():
+    g = promoted("""
+        function main(A: float32[32], out C: float32[1])
+          C[0] = float32(5.0)
+          for k in 0 .. 4
+            C[0] = C[0] + reduce_add(A[ramp(k * 8, 1, 8)])
+    """)
+    assert_text(g, """
+        function main(A: float32[32], out C: float32[1])
+          alloc C.acc: float32[8] @local align 64
+            C.acc[ramp(0, 1, 8)] = broadcast(float32(0.0), 8)
+            C[0] = float32(5.0)
+            for k in 0 .. 4
+              C.acc[ramp(0, 1, 8)] = C.acc[ramp(0, 1, 8)] + A[ramp(k * 8, 1, 8)]
+            C[0] = C[0] + reduce_add(C.acc[ramp(0, 1, 8)])
+    """)
+
+
+def test_masked_vectors_and_guarded_rows():
+    g = promoted("""
+        function main(A: float32[3, 3, 8], out C: float32[3, 5])
+          for i in 0 .. 4 unrolled
+            if i < 3
+              C[i, ramp(0, 1, 8)] = broadcast(float32(1.0), 8) mask ramp(0, 1, 8) < broadcast(5, 8)
+          for k in 0 .. 3
+            for i in 0 .. 4 unrolled
+              if i < 3
+                C[i, ramp(0, 1, 8)] = C[i, ramp(0, 1, 8)] mask(ramp(0, 1, 8) < broadcast(5, 8)) \
++ A[k, i, ramp(0, 1, 8)] mask ramp(0, 1, 8) < broadcast(5, 8)
+    """)
+    assert "C.acc[i, ramp(0, 1, 8)] = broadcast(float32(1.0), 8)\n" in show(g)
+
+
+def test_the_outermost_loop_that_leaves_the_element_alone():
+    g = promoted("""
+        function main(A: float32[3, 2, 4, 5], out C: float32[4])
+          for z in 0 .. 4
+            C[z] = float32(0.0)
+          for i in 0 .. 4
+            for k in 0 .. 3
+              for u in 0 .. 2 unrolled
+                for l in 0 .. 5
+                  C[i] = C[i] + A[k, u, i, l]
+    """)
+    lines = show(g).splitlines()
+    assert lines.index("    alloc C.acc: float32[1] @local align 64") < lines.index("      for k in 0 .. 3")
+
+
+def test_a_term_that_only_some_iterations_add():
+    g = promoted("""
+        function main(A: float32[9], out C: float32[4])
+          for i in 0 .. 4
+            C[i] = float32(0.0)
+          for o in 0 .. 3
+            for k in 0 .. 4
+              if o * 4 + k < 9
+                C[1] = C[1] + A[o * 4 + k]
+    """)
+    assert "C.acc" in show(g)
+
+
+def test_two_sums_of_one_loop():
+    g = promoted("""
+        function main(A: float32[9], out C: float32[1], out D: float32[1])
+          C[0] = float32(0.0)
+          D[0] = float32(0.0)
+          for k in 0 .. 9
+            C[0] = C[0] + A[k]
+            D[0] = max(D[0], A[k])
+    """)
+    assert "C.acc" in show(g) and "D.acc" in show(g)
+
+
+@pytest.mark.parametrize("body", [
+    "C[0] = C[0] + A[k]\n            D[k] = C[0] + C[1]",  # read at another place
+    "C[k] = C[k] + A[k]",  # another element each time
+    "for i in 0 .. 3 unrolled\n              for j in 0 .. 3 unrolled\n                C[i + j] = C[i + j] + A[k]",
+    "C[0] = C[0] + A[k]\n            C[1] = C[1] * A[k]",  # two places
+    "for i in 0 .. 8\n              C[i] = C[i] + A[k]",  # not unrolled
+    "C[I[0]] = C[I[0]] + A[k]",  # a place from data
+])  # fmt: skip
+def test_others_stay_in_memory(body):
+    g = promoted(f"""
+        function main(A: float32[8], I: int64[1], out C: float32[8], out D: float32[8])
+          for z in 0 .. 8
+            C[z] = float32(0.0)
+          for k in 0 .. 8
+            {body}
+    """.replace("I[0]", "abs(I[0])"))
+    assert ".acc" not in show(g)
+
+
+def test_no_more_than_the_registers_hold():
+    text = """
+        function main(A: float32[2, {n}, 64], out C: float32[{n}, 64])
+          for i in 0 .. {n}
+            C[i, ramp(0, 1, 64)] = broadcast(float32(0.0), 64)
+          for k in 0 .. 2
+            for i in 0 .. {n} unrolled
+              C[i, ramp(0, 1, 64)] = C[i, ramp(0, 1, 64)] + A[k, i, ramp(0, 1, 64)]
+    """
+    assert ".acc" in show(promoted(text.format(n=16)))
+    assert ".acc" not in show(promoted(text.format(n=17)))
