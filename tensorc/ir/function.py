@@ -24,6 +24,8 @@ class Function(Node):
     assumptions: tuple[Expr, ...] = ()
 
     def with_(self, **changes) -> Function:
-        """A function that differs in the named fields."""
+        """A function that differs in the named fields; the very same one where none of them differs."""
+        if all([value is getattr(self, name) for name, value in changes.items()]):
+            return self
         fields = {name: getattr(self, name) for name in self._fields}
         return Function(**{**fields, **changes})

@@ -75,20 +75,17 @@ def _size(axis: Axis) -> int:
 def _fusable(pattern: Pattern, lanes: int) -> int:
     """How many of the last axes are walked as one: those along which memory runs on without a break.
 
-    An access that a clamp or the like makes irregular along the outer axis ends the run if that is long enough for
-    vectors already; if not, vectors of gathered elements beat no vectors.
+    An access that a clamp or the like makes irregular ends the run if that is long enough for vectors already; if not,
+    vectors of gathered elements beat no vectors.
     """
     axes = pattern.spatial
     fused = min(1, len(axes))
     while fused < len(axes):
         outer, inner = axes[len(axes) - fused - 1], axes[len(axes) - fused :]
-        long = math.prod(map(_size, inner)) >= lanes
-        voices = [
-            access
-            for access in (pattern.store, *pattern.loads)
-            if access.stride(inner[0].name) is not None and (long or access.stride(outer.name) is not None)
-        ]
-        if not all(_runs_on(access, outer, inner) for access in voices):
+        accesses = (pattern.store, *pattern.loads)
+        if math.prod(map(_size, inner)) < lanes:
+            accesses = tuple([a for a in accesses if None not in (a.stride(outer.name), a.stride(inner[0].name))])
+        if not all(_runs_on(access, outer, inner) for access in accesses):
             break
         fused += 1
     return fused
@@ -98,4 +95,5 @@ def _runs_on(access: Access, outer: Axis, inner: tuple[Axis, ...]) -> bool:
     """Whether a step of `outer` moves the address as far as the whole run of the axes inside."""
     if outer.extent is None or any(axis.extent is None for axis in inner):
         return False
-    return access.stride(outer.name) == access.stride(inner[0].name) * inner[0].extent
+    step, run = access.stride(outer.name), access.stride(inner[0].name)
+    return step is not None and run is not None and step == run * inner[0].extent
