@@ -1,4 +1,4 @@
-"""The machine code: what the microkernel looks like, what is exported, and that other machines' code is made too."""
+"""The machine code: the microkernel, what is exported, and code for other machines."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ function tile(A: float32[8, 64], B: float32[64, 48] align 64, out C: float32[8, 
   alloc acc: float32[384] @local
     for i in 0 .. 8 unrolled
       for v in 0 .. {vectors} unrolled
-        acc[ramp(i * 48 + v * {lanes}, 1, {lanes})] = broadcast(float32(0), {lanes})
+        acc[{at}] = broadcast(float32(0), {lanes})
     for k in 0 .. 64
       for i in 0 .. {rows} unrolled
         for v in 0 .. {vectors} unrolled
-          acc[ramp(i * 48 + v * {lanes}, 1, {lanes})] = acc[ramp(i * 48 + v * {lanes}, 1, {lanes})] + broadcast(A[i * 64 + k], {lanes}) * B[ramp(k * 48 + v * {lanes}, 1, {lanes})]
+          acc[{at}] = acc[{at}] + broadcast(A[i * 64 + k], {lanes}) * B[{column}]
     for i in 0 .. 8 unrolled
       for v in 0 .. {vectors} unrolled
-        C[ramp(i * 48 + v * {lanes}, 1, {lanes})] = acc[ramp(i * 48 + v * {lanes}, 1, {lanes})]
+        C[{at}] = acc[{at}]
 """
 
 
 def tile(lanes: int, rows: int, vectors: int):
-    return parse(_TILE.format(lanes=lanes, rows=rows, vectors=vectors))
+    at = f"ramp(i * 48 + v * {lanes}, 1, {lanes})"
+    column = f"ramp(k * 48 + v * {lanes}, 1, {lanes})"
+    return parse(_TILE.format(lanes=lanes, rows=rows, vectors=vectors, at=at, column=column))
 
 
 @pytest.mark.parametrize(

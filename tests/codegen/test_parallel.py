@@ -1,4 +1,4 @@
-"""Parallel loops: outlined tasks, captured values, the participants' shares of the workspace, failing checks."""
+"""Parallel loops: tasks, captured values, shares of the workspace, failing checks."""
 
 from __future__ import annotations
 

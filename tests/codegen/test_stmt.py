@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc.codegen.llvm import emit
+from tensorc.codegen.llvm.parallel import plan_workspace
 from tensorc.errors import UnsupportedError
 from tensorc.ir import parse
 from tensorc.target import Target
@@ -88,7 +89,8 @@ def test_if_then_else_guards_its_loads():
     function = parse("""
 function f(a: float32[4], p: int64[8], out b: float32[8])
   for i in 0 .. 8
-    b[i] = if_then_else(p[i] < 4 and p[i] >= 0, a[p[i]], float32(-1)) + if_then_else(i < 4, a[i], a[i - 4])
+    let q: int64 = p[i]
+      b[i] = if_then_else(q < 4 and q >= 0, a[q], float32(-1)) + if_then_else(i < 4, a[i], a[i - 4])
 """)
     a, p = np.arange(4, dtype=np.float32), np.array([0, 3, 1 << 40, 1, 9, 2, 1 << 50, 0])
     b = np.zeros(8, np.float32)
@@ -139,8 +141,6 @@ function f(out b: int64[4])
 
 
 def test_workspace_is_shared_by_lives_that_do_not_overlap():
-    from tensorc.codegen.llvm.parallel import plan_workspace
-
     function = parse("""
 function f(out b: float32[100])
   alloc x: float32[100] @global

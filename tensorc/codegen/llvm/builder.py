@@ -1,9 +1,9 @@
 """Building the text of one LLVM function: blocks, values, scoped value numbering and hoisting.
 
-The key of a numbered value is the text of its instruction, so equal instructions in a dominating place are one value.
-A scope is a region that dominates what follows in it: the function, the way into a loop, a loop's body, one side of a
-branch. An instruction that cannot fail is placed in the outermost scope that knows its operands, which leaves little
-for LLVM to move.
+The key of a numbered value is the text of its instruction, so equal instructions in a dominating
+place are one value. A scope is a region that dominates what follows in it: the function, the way
+into a loop, a loop's body, one side of a branch. An instruction that cannot fail is placed in the
+outermost scope that knows its operands, which leaves little for LLVM to move.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class Block:
 
 @dataclass(slots=True)
 class Scope:
-    """A region: the block to which hoisted instructions go once the builder has moved into a deeper region.
+    """A region, and the block to which hoisted instructions go while the builder is deeper inside.
 
-    `always` tells that the region runs whenever the one around it does, `written` what memory a loop writes.
+    `always` tells that the region runs whenever the one around it does, `written` what memory a
+    loop writes.
     """
 
     block: Block
@@ -89,7 +90,7 @@ class Builder:
         return Value(name, type, len(self.scopes) - 1)
 
     def hoist(self, text: str, type: str, depth: int) -> Value:
-        """The value of a pure, cheap instruction that cannot fail, placed in the scope at `depth`."""
+        """The value of a pure instruction that cannot fail, placed in the scope at `depth`."""
         value = self.values.get(text)
         if value is not None:
             return value
@@ -104,7 +105,7 @@ class Builder:
         return Value(name, type, depth)
 
     def pure(self, text: str, type: str, depth: int) -> Value:
-        """As `hoist`, but no further out than to a place from which the current one is always reached."""
+        """As `hoist`, but no further out than where the current place is certain to be reached."""
         value = self.values.get(text)
         if value is not None:
             return value
@@ -114,7 +115,7 @@ class Builder:
         return self.hoist(text, type, current)
 
     def load(self, text: str, type: str, depth: int, memory: object, version: int) -> Value:
-        """As `pure`, for an instruction that reads `memory`: `version` changes with each write to it."""
+        """As `pure`, for a read of `memory`: `version` changes with each write to it."""
         key = f"{text} ;{version}"
         value = self.values.get(key)
         if value is not None:

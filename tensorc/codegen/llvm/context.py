@@ -1,4 +1,4 @@
-"""What the emitters share: the module under construction, the function at hand, types and literals."""
+"""What the emitters share: the module being made, the function at hand, types and literals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Module:
 
 @dataclass(slots=True)
 class Pointer:
-    """A buffer's memory: the address of element 0, its alignment in bytes, whether the function never writes it."""
+    """The address of a buffer, its alignment, and whether the function never writes the buffer."""
 
     value: Value
     alignment: int
@@ -68,9 +68,9 @@ class Pointer:
 class Context:
     """The state of the emission of one LLVM function.
 
-    `slice` is the memory for "global" buffers,
-    `versions` counts the writes to each buffer, `memo` the values of expressions since the last change of memory or variables,
-    `flag` inside a task the address of the word that tells of a failed check.
+    `slice` is the memory for "global" buffers, `flag` inside a task the address of the word that
+    tells of a failed check. `versions` counts the writes to each buffer, `memo` holds the values of
+    expressions since the last change of memory or variables, `loops` the loops around the place.
     """
 
     module: Module

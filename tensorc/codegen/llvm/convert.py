@@ -1,4 +1,4 @@
-"""Casts. 16-bit floats are bits in an integer register, converted without calls to helper routines."""
+"""Casts. 16-bit floats are bits in an integer register, converted without helper routines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_half(of: DType) -> bool:
 
 
 def convert(ctx: Context, value: Value, source: DType, target: DType) -> Value:
-    """`value` cast as docs/ir.md says: integers wrap, floats saturate to integers, bools ask != 0."""
+    """A cast as docs/ir.md says: integers wrap, floats saturate to integers, bools ask != 0."""
     if source is target:
         return value
     if value.const is not None and source.lanes == 1 and not target.is_float:
@@ -151,7 +151,7 @@ class _Bits:
 
 
 def _float_to_bfloat(bits: _Bits, value: Value) -> Value:
-    # vcvtneps2bf16 would flush subnormal numbers, so the rounding is integer arithmetic on every machine.
+    # vcvtneps2bf16 would flush subnormal numbers: the rounding is integer arithmetic everywhere.
     x = bits.as_int(value)
     odd = bits.op("and", bits.op("lshr", x, 16), 1)
     rounded = bits.op("lshr", bits.op("add", x, bits.op("add", odd, 0x7FFF)), 16)
@@ -197,7 +197,7 @@ def _float_to_half(bits: _Bits, value: Value) -> Value:
 
 
 def _round_to_odd(ctx: Context, value: Value, source: DType) -> Value:
-    """float32 from float64, truncated with a sticky last bit, so that rounding once more rounds correctly."""
+    """float32 from float64, truncated with a sticky last bit: rounded once more, it is right."""
     bits, build = _Bits(ctx, source.lanes), ctx.builder
     wide = llvm_type(float64.with_lanes(source.lanes))
     nearest = _cast(ctx, "fptrunc", value, bits.float)

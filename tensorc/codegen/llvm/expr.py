@@ -86,7 +86,7 @@ def _ramp(ctx: Context, expr: Ramp) -> Value:
 
 @lru_cache(maxsize=4096)
 def as_ramp(expr: Expr) -> tuple[Expr, Expr] | None:
-    """(base, stride), scalars, of a vector that is base + lane * stride; None if it is not seen to be one."""
+    """(base, stride) of a vector that is base + lane * stride; None where that is not seen."""
     match expr:
         case Ramp(base, stride):
             return base, stride
@@ -215,7 +215,7 @@ def _in_float32(ctx: Context, dtype: DType, compute: Callable[..., Value], *valu
 def intrinsic(
     ctx: Context, name: str, result: DType, *args: Value, overload: DType | None = None, flags=""
 ) -> Value:
-    """A call of `llvm.NAME`, overloaded on the result's dtype or on `overload`; `flags` are words before the type."""
+    """A call of `llvm.NAME`, overloaded on `overload`, by default the dtype of the result."""
     name = f"llvm.{name}.{mangled(overload or result)}"
     kind = llvm_type(result)
     ctx.module.declare(name, f"{kind} ({', '.join([arg.type for arg in args])})")
@@ -371,7 +371,7 @@ def compare(ctx: Context, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 
 def _compare_lane_numbers(ctx: Context, expr) -> Value | None:
-    """`base + lane < bound` as a comparison of 32-bit lane numbers with `bound - base`, clamped to the lanes."""
+    """`base + lane < bound` in 32 bits: lane numbers against a clamped `bound - base`."""
     left, right = as_ramp(expr.a), as_ramp(expr.b)
     if left is None or right is None:
         return None

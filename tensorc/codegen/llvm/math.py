@@ -55,8 +55,13 @@ def _direct(name: str) -> Emitter:
 
 
 for _name, _llvm in {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "copysign": "copysign",
-}.items():  # fmt: skip
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "copysign": "copysign",
+}.items():
     INTRINSICS[_name] = _direct(_llvm)
 
 
@@ -132,7 +137,7 @@ def _reduce_extremum(ctx: Context, least: bool, kind: DType, x: Value) -> Value:
         return _reduction(
             ctx, ("s" if kind.is_signed else "u") + ("min" if least else "max"), kind, x
         )
-    # LLVM's own reduction handles NaN at every step; the extremum of numbers and one test for NaN cost less.
+    # LLVM's own reduction handles NaN at every step; to test for NaN once costs less.
     best = _reduction(ctx, "fmin" if least else "fmax", kind, x, flags="nnan nsz ")
     has_nan = _reduce_or(ctx, bool_.with_lanes(kind.lanes), compare(ctx, "fcmp uno", x, x, kind))
     return choice(ctx, has_nan, constant(math.nan, kind.scalar), best)
@@ -195,7 +200,7 @@ def exp_float32(ctx: Context, kind: DType, x: Value) -> Value:
 
 
 def _scale(ctx: Context, kind: DType, x: Value, shifted: Value) -> Value:
-    """x * 2**n, n in the low bits of `shifted`; by two factors, since 2**n alone may overflow or be subnormal."""
+    """x * 2**n, n in the low bits of `shifted`; 2**n alone may overflow, so by two factors."""
     build, ints = ctx.builder, dtype("int32").with_lanes(kind.lanes)
     to = llvm_type(ints)
 
@@ -221,10 +226,10 @@ def _scale(ctx: Context, kind: DType, x: Value, shifted: Value) -> Value:
 
 # Everything else is left to libm, lane by lane.
 
-_LIBM = {
-    "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "sin": "sin",
-    "cos": "cos", "tan": "tan", "tanh": "tanh", "erf": "erf", "pow": "pow", "fmod": "fmod",
-}  # fmt: skip
+_LIBM = (
+    "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "tanh", "erf", "pow", "fmod",
+)  # fmt: skip
 
 
 def _from_libm(ctx: Context, name: str, kind: DType, *args: Value) -> Value:
@@ -256,5 +261,5 @@ def _libm_emitter(name: str) -> Emitter:
     return lambda ctx, kind, *args: _from_libm(ctx, name, kind, *args)
 
 
-for _name, _symbol in _LIBM.items():
-    INTRINSICS[_name] = _libm_emitter(_symbol)
+for _name in _LIBM:
+    INTRINSICS[_name] = _libm_emitter(_name)

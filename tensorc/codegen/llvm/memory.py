@@ -1,4 +1,4 @@
-"""Loads and stores: addresses as base pointer plus constants, and the best instruction for each shape of index."""
+"""Loads and stores: addresses, and the best instruction for each shape of index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _TRUE = "splat (i1 true)"
 def address(ctx: Context, buffer: Buffer, offset: Expr, extra: int = 0) -> tuple[Value, int]:
     """The address of an element, and what it is known to be a multiple of in bytes.
 
-    The terms are added from the outermost to the innermost variable, so that loops find their part of the sum made.
+    The terms are added from the outermost to the innermost variable, so that inner loops find
+    their part of the sum made.
     """
     pointer = ctx.pointers[buffer]
     size = buffer.dtype.bytes
@@ -163,7 +164,8 @@ def _load_contiguous(
     else:
         name = f"llvm.masked.load.{mangled(dtype, memory=True)}.p0"
         ctx.module.declare(name, f"{kind} (ptr, {mask.type}, {kind})")
-        text = f"call {kind} @{name}(ptr align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
+        pointer = f"ptr align {alignment} {where.ref}"
+        text = f"call {kind} @{name}({pointer}, {mask.typed}, {kind} zeroinitializer)"
         depth = max(where.depth, mask.depth)
     return _from_memory(ctx, _read(ctx, buffer, text, kind, depth), dtype)
 
@@ -178,7 +180,8 @@ def _gather(ctx: Context, load: Load, ramp, stride: int | None, mask: Value | No
     mask = mask or Value(_TRUE, vector_type("i1", lanes))
     name = f"llvm.masked.gather.{mangled(load.dtype, memory=True)}.v{lanes}p0"
     ctx.module.declare(name, f"{kind} (<{lanes} x ptr>, {mask.type}, {kind})")
-    text = f"call {kind} @{name}(<{lanes} x ptr> align {alignment} {where.ref}, {mask.typed}, {kind} zeroinitializer)"
+    pointers = f"<{lanes} x ptr> align {alignment} {where.ref}"
+    text = f"call {kind} @{name}({pointers}, {mask.typed}, {kind} zeroinitializer)"
     value = _read(ctx, load.buffer, text, kind, max(where.depth, mask.depth))
     return _from_memory(ctx, value, load.dtype)
 
@@ -189,11 +192,11 @@ def _scatter(
     where, alignment = _pointers(ctx, store.buffer, store.indices[0], ramp, stride)
     lanes = store.indices[0].dtype.lanes
     mask = mask or Value(_TRUE, vector_type("i1", lanes))
-    name = f"llvm.masked.scatter.{mangled(store.buffer.dtype.with_lanes(lanes), memory=True)}.v{lanes}p0"
+    kind = mangled(store.buffer.dtype.with_lanes(lanes), memory=True)
+    name = f"llvm.masked.scatter.{kind}.v{lanes}p0"
     ctx.module.declare(name, f"void ({value.type}, <{lanes} x ptr>, {mask.type})")
-    ctx.builder.do(
-        f"call void @{name}({value.typed}, <{lanes} x ptr> align {alignment} {where.ref}, {mask.typed})"
-    )
+    pointers = f"<{lanes} x ptr> align {alignment} {where.ref}"
+    ctx.builder.do(f"call void @{name}({value.typed}, {pointers}, {mask.typed})")
 
 
 def _pointers(

@@ -12,7 +12,7 @@ import tensorc.codegen.llvm.math  # noqa: F401 - adds the emitter of calls
 from tensorc.artifact import Artifact, Param
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
-from tensorc.codegen.llvm.parallel import declare_pointer, emit_function, plan_workspace
+from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function, plan_workspace
 from tensorc.codegen.llvm.stmt import emit_stmt
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Var
@@ -50,7 +50,8 @@ def assembly(function: Function, target: Target) -> str:
 def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Artifact:
     """Machine code of a flat function, with what a caller must know of it.
 
-    `flops` and `bytes` are those of the definition. Raises UnsupportedError for what a CPU cannot run.
+    `flops` and `bytes` are those of the definition. Raises UnsupportedError for what a CPU cannot
+    run.
     """
     module = _emit(function, target)
     text = module.text()
@@ -79,17 +80,23 @@ def _emit(function: Function, target: Target) -> Module:
     offsets, workspace, thread_workspace = plan_workspace(function.body)
     module = Module(symbol, target, offsets, workspace, thread_workspace)
     written = {stmt.buffer for stmt in walk(function.body) if type(stmt) is Store}
-    pointers = {
-        buffer: Pointer(
-            Value(f'%"buffer.{buffer.name}"', "ptr"), buffer.alignment, buffer not in written
-        )
-        for buffer in function.params
+    pointers = {}
+    for position, buffer in enumerate(function.params):
+        value = argument("buffer", position, buffer.name, "ptr")
+        pointers[buffer] = Pointer(value, buffer.alignment, buffer not in written)
+    scalars = {
+        var: argument("scalar", position, var.name, "i64")
+        for position, var in enumerate(_scalars(function))
     }
-    scalars = {var: Value(f'%"{var.name}"', "i64") for var in _scalars(function)}
     context = Context(
-        module, Builder(), dict(scalars), dict(pointers), Value("%workspace", "ptr"), Value("%error", "ptr"),
+        module,
+        Builder(),
+        dict(scalars),
+        dict(pointers),
+        Value("%workspace", "ptr"),
+        Value("%error", "ptr"),
         Value("%threads", "i64"),
-    )  # fmt: skip
+    )
     emit_stmt(context, function.body)
     context.builder.end("ret i32 0")
     parameters = [
@@ -103,7 +110,7 @@ def _emit(function: Function, target: Target) -> Module:
 
 
 def _emit_entry(module: Module, buffers: int, scalars: int) -> None:
-    """The exported function: loads the arguments and passes them on, so that pointers can be told not to alias."""
+    """The exported function: passes the buffers on one by one, as arguments can be noalias."""
     build = Builder()
     passed = [
         *[_element(build, "%buffers", "ptr", position) for position in range(buffers)],
@@ -124,7 +131,7 @@ def _element(build: Builder, array: str, kind: str, position: int) -> Value:
 
 
 def _scalars(function: Function) -> tuple[Var, ...]:
-    """The scalars of a call: symbolic extents and strides in order of appearance, then the other parameters."""
+    """Symbolic extents and strides in order of appearance, then the other scalar parameters."""
     found: dict[Var, None] = {}
     for buffer in function.params:
         for extent in (*buffer.shape, *(buffer.strides or ())):
@@ -155,7 +162,7 @@ def _extent(buffer: Buffer, extent: Expr) -> int | str:
             return name
         case _:
             raise UnsupportedError(
-                f"parameter {buffer.name!r}: an extent or stride that is neither a number nor a variable"
+                f"parameter {buffer.name!r}: an extent or stride is neither a number nor a variable"
             )
 
 
@@ -169,7 +176,7 @@ def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
 
 
 def _optimized(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    # The builder has numbered, hoisted and unrolled already: what is left takes a twentieth of the time of O2.
+    # The builder has numbered, hoisted and unrolled already: the rest takes a tenth of O2's time.
     module = llvm.parse_assembly(text, context=llvm.create_context())
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()

@@ -1,6 +1,7 @@
 """Parallel loops as tasks on the thread pool, and the place of every buffer in the workspace.
 
-The body of a loop becomes a function of its own, which gets what it uses through a closure on the stack.
+The body of a loop becomes a function of its own, which gets what it uses through a closure on the
+stack.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import math
 from dataclasses import dataclass
 
 from tensorc.codegen.llvm.builder import Builder, Value
-from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
+from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer, index
+from tensorc.codegen.llvm.expr import intrinsic
 from tensorc.codegen.llvm.memory import mark_written
 from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail, written_in
+from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Load, Var
 from tensorc.ir.stmt import Alloc, Check, For, Stmt, Store
@@ -22,7 +25,7 @@ _PROTOTYPE = "void (ptr, ptr, i64, i64)"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of an internal function: the text of its declaration, and its value where the caller is."""
+    """An argument of an internal function: its declaration, and its value where the caller is."""
 
     declared: str
     passed: Value
@@ -32,6 +35,8 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     """Outline the body as a task, and hand it to the pool."""
     module, build = ctx.module, ctx.builder
     start, extent = ctx.emit(loop.start), ctx.emit(loop.extent)
+    if extent.const is None:
+        extent = intrinsic(ctx, "smax", int64, extent, index(0))
     name = f"{module.symbol}.task{module.tasks}"
     module.tasks += 1
     module.parallel = True
@@ -57,9 +62,8 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     _emit_task(module, name, arguments)
     data = _closure(ctx, arguments)
     module.declare("tensorc_parallel_for", _PROTOTYPE)
-    build.do(
-        f"call void @tensorc_parallel_for(ptr @{name}, {data.typed}, {extent.typed}, {ctx.threads.typed})"
-    )
+    operands = f"{data.typed}, {extent.typed}, {ctx.threads.typed}"
+    build.do(f"call void @tensorc_parallel_for(ptr @{name}, {operands})")
     for buffer in written_in(ctx, loop):
         mark_written(ctx, buffer)
     if flag is not None:
@@ -98,17 +102,16 @@ def _capture(
         outer = ctx.pointers.get(buffer)
         if outer is None:
             continue
-        pointer = Pointer(
-            Value(f'%"buffer.{buffer.name}"', "ptr"), outer.alignment, buffer not in written
-        )
-        pointers[buffer] = pointer
+        value = argument("buffer", len(arguments), buffer.name, "ptr")
+        pointers[buffer] = pointer = Pointer(value, outer.alignment, buffer not in written)
         arguments.append(Argument(declare_pointer(pointer), outer.value))
     for var in variables:
         outer = ctx.variables.get(var)
         if outer is None:
             continue
-        inner[var] = outer if outer.const is not None else Value(f'%"{var.name}"', outer.type)
+        inner[var] = outer
         if outer.const is None:
+            inner[var] = argument("scalar", len(arguments), var.name, outer.type)
             arguments.append(Argument(inner[var].typed, outer))
     if start.const is None:
         arguments.append(Argument("i64 %start", start))
@@ -128,6 +131,11 @@ def _capture(
         loops=list(ctx.loops),
     )
     return task, arguments
+
+
+def argument(what: str, position: int, name: str, kind: str) -> Value:
+    """A named argument; the position keeps equal names apart."""
+    return Value(f'%"{what}{position}.{name}"', kind)
 
 
 def declare_pointer(pointer: Pointer) -> str:
@@ -167,7 +175,7 @@ def _closure(ctx: Context, arguments: list[Argument]) -> Value:
 
 
 def _emit_task(module: Module, name: str, arguments: list[Argument]) -> None:
-    """The function that the pool calls: takes the closure apart and finds the participant's share of the workspace."""
+    """What the pool calls: takes the closure apart and finds the participant's share of memory."""
     build = Builder()
     passed = []
     for position, argument in enumerate(arguments):
@@ -200,9 +208,10 @@ def emit_function(
 
 
 def plan_workspace(body: Stmt) -> tuple[dict[Buffer, int], int, int]:
-    """(offset of every "global" internal buffer, bytes of the workspace, bytes of each participant's share).
+    """(offset of each "global" internal buffer, bytes of the workspace, of a participant's share).
 
-    Buffers inside a parallel loop lie in the share; those whose lives do not overlap may lie in the same place.
+    Buffers inside a parallel loop lie in the share; those whose lives do not overlap may lie in the
+    same place.
     """
     offsets: dict[Buffer, int] = {}
     most = [0, 0]

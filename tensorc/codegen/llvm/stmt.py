@@ -122,7 +122,7 @@ def emit_loop(
     body: Callable[[Value], None],
     written: frozenset[Buffer],
 ) -> None:
-    """A loop from `start` up to `end`, tested at its end; `runs` says that it is known to run at least once."""
+    """A loop from `start` up to `end`; `runs` says that it is known to run at least once."""
     build = ctx.builder
     labels = build.label("ready"), build.label("loop"), build.label("done")
     if not runs:
@@ -219,7 +219,7 @@ def _alloc(ctx: Context, stmt: Alloc) -> None:
 
 
 def _check(ctx: Context, stmt: Check) -> None:
-    condition, value, build = ctx.emit(stmt.condition), ctx.emit(stmt.value), ctx.builder
+    condition, value = ctx.emit(stmt.condition), ctx.emit(stmt.value)
     if condition.const == 1:
         return
     value = convert(ctx, value, stmt.value.dtype, int64)
@@ -241,7 +241,7 @@ def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None
 
 
 def report(ctx: Context, message: Value, value: Value) -> None:
-    """Store the message of a failed check and its value; of the tasks of a parallel loop only the first to fail does."""
+    """Store the message of a failed check and its value; of several tasks only the first does."""
     build = ctx.builder
     place = build.emit(f"getelementptr i8, {ctx.error.typed}, i64 8", "ptr")
     stores = (
