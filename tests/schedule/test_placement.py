@@ -149,7 +149,9 @@ def test_a_tail_of_the_consumer_bounds_what_is_computed():
     function, (part, _) = split(function, inner, (None, 3), tail="mask")
     function = compute_at(function, "E", outer)
     function = compute_at(function, "M", outer)
+    assert "for M.i in 0 .. 4 {" in show(function)
     after = compute_at(function, "E", part)
+    assert "where C.i.1.0 * 3 + E.i < 4 and C.i.0 * 4 + C.i.1.0 * 3 + E.i < 10\n" in show(after)
     assert_same(before, after, m=3)
 
 

@@ -46,7 +46,6 @@ from tensorc.schedule.regions import (
     loads,
     readers,
     refuse_late_writer,
-    smaller,
     unite,
     writers,
 )
@@ -163,7 +162,7 @@ def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, 
     for access in accesses(loop.body, store.buffer, domain):
         values = _solve(store, spatial, access)
         for it in spatial:
-            found[it.var].append(_need(access, values.get(it.var)))
+            found[it.var].append(_need(access, it, values.get(it.var)))
     return {var: _unite(needs, domain) for var, needs in found.items() if None not in needs}
 
 
@@ -188,7 +187,7 @@ def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict
     return found
 
 
-def _need(access: Access, value: Expr | None) -> _Need | None:
+def _need(access: Access, it: BlockIter, value: Expr | None) -> _Need | None:
     """What one access needs of an iterator; None for all of it."""
     span = None if value is None else access.span(value)
     if span is None:
@@ -203,7 +202,7 @@ def _need(access: Access, value: Expr | None) -> _Need | None:
                 limit = simplify(value + b - a, access.domain)
             case _:
                 continue
-        if access.is_fixed(limit):
+        if access.is_fixed(limit) and not can_prove(limit >= it.extent - 1, access.domain):
             return _Need(span, limit)
     return _Need(span, None)
 
@@ -222,12 +221,11 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
     conditions: list[Expr] = []
     inner = domain
     for it in block.iters:
-        last = it.extent - 1
+        need, limits = needed.get(it.var), [it.extent - 1]
         start, extent = index(0), it.extent
-        need = needed.get(it.var)
         if need is not None:
-            last = last if need.limit is None else smaller(need.limit, last, domain)
-            start, extent = _range(need.span, last, domain)
+            limits = limits if need.limit is None else [need.limit, *limits]
+            start, extent = _range(need.span, limits, domain)
         binding, var = start, None
         if not is_const(extent, 1):
             var = Var(fresh(f"{block.name}.{it.var.name}", taken))
@@ -237,8 +235,9 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
         guards = []
         if not can_prove(start >= 0, domain):
             guards.append(simplify(binding >= 0, inner))
-        if not can_prove(start + extent - 1 <= last, domain):
-            guards.append(simplify(binding < last + 1, inner))
+        for limit in limits:
+            if not can_prove(start + extent - 1 <= limit, domain):
+                guards.append(simplify(binding < limit + 1, inner))
         if var is not None:
             loops.append((var, extent, bool(guards)))
         conditions += guards
@@ -253,15 +252,14 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
     return nest
 
 
-def _range(span: Span, last: Expr, domain: Domain) -> tuple[Expr, Expr]:
+def _range(span: Span, limits: list[Expr], domain: Domain) -> tuple[Expr, Expr]:
     """Start and extent of what is needed; a constant extent where it can be, with a predicate for
     the rest."""
     start = index(0) if can_prove(span.lo <= 0, domain) else span.lo
-    extent, cut = simplify(span.hi - start + 1, domain), simplify(last - start + 1, domain)
-    if is_const(extent) and is_const(cut):
-        return start, extent if extent.value < cut.value else cut
-    if is_const(extent) or can_prove(span.hi <= last, domain):
+    extent, *cut = [simplify(last - start + 1, domain) for last in (span.hi, *limits)]
+    known = [each for each in (extent, *cut) if is_const(each)]
+    if not is_const(extent) and can_prove(span.hi <= limits[-1], domain):
         return start, extent
-    if is_const(cut) or is_const(start):
-        return start, cut
-    return start, simplify(minimum(extent, cut), domain)
+    if known:
+        return start, min(known, key=lambda each: each.value)
+    return start, cut[-1] if is_const(start) else simplify(minimum(extent, cut[-1]), domain)
