@@ -1,11 +1,13 @@
 """Elements that a loop updates again and again are kept in local accumulators while it runs.
 
     for k in 0..n { for i in 0..8 unrolled { C[i] = C[i] + A[i, k] } }
-    ->  alloc acc[8]   for i { acc[i] = C[i] }   for k { for i { acc[i] = acc[i] + A[i, k] } }   for i { C[i] = acc[i] }
+    ->  alloc acc[8]   for i { acc[i] = C[i] }   for k { for i { acc[i] = acc[i] + A[i, k] } }
+        for i { C[i] = acc[i] }
 
-The loop is the outermost one that leaves the indices unchanged; unrolled loops inside it that the indices depend on
-index the accumulators. `C[i] = C[i] + reduce_add(v)` keeps one accumulator a lane and reduces them after the loop.
-What initialises the elements just before the loop, or in its first iteration, initialises the accumulators instead.
+The loop is the outermost one that leaves the indices unchanged; unrolled loops inside it that the
+indices depend on index the accumulators. `C[i] = C[i] + reduce_add(v)` keeps one accumulator a lane
+and reduces them after the loop. What initialises the elements just before the loop, or in its first
+iteration, initialises the accumulators instead.
 """
 
 from __future__ import annotations
@@ -15,14 +17,44 @@ from dataclasses import dataclass, field
 
 from tensorc.arith import Domain, affine, can_prove, simplify
 from tensorc.ir.expr import (
-    EQ, Binary, Buffer, Call, Const, Expr, Load, Ramp, Var, broadcast, index, logical_not, sub,
+    EQ,
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    broadcast,
+    index,
+    logical_not,
+    sub,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
 from tensorc.ir.walk import (
-    all_exprs, exprs, map_exprs, map_substmts, rewrite, substitute, substitute_stmt, substmts, variables, walk, walk_expr,
+    all_exprs,
+    exprs,
+    map_exprs,
+    map_substmts,
+    rewrite,
+    substitute,
+    substitute_stmt,
+    substmts,
+    variables,
+    walk,
+    walk_expr,
 )  # fmt: skip
-from tensorc.passes.common import NOTHING, conjunction, conjuncts, entry_domain, is_nothing, make_for, make_if
+from tensorc.passes.common import (
+    NOTHING,
+    conjunction,
+    conjuncts,
+    entry_domain,
+    is_nothing,
+    make_for,
+    make_if,
+)
 from tensorc.passes.vectorize import REDUCTIONS, as_update, identity, is_inside, loads_from
 
 MOST_BYTES = 4096  # of accumulators around one loop: 64 vectors of 64 bytes
@@ -47,9 +79,9 @@ class _Site:
 class _Group:
     """One element a setting of `loops` that is kept in `local` while `loop` runs.
 
-    `guards` are the conditions under which it is touched at all. `start` is what it begins with where the conditions
-    `fresh` hold, else what memory holds; `is_first` says that this was written ahead of the loop. `reducer` is set
-    where each lane accumulates for itself.
+    `guards` are the conditions under which it is touched at all. `start` is what it begins with
+    where the conditions `fresh` hold, else what memory holds; `is_first` says that this was written
+    ahead of the loop. `reducer` is set where each lane accumulates for itself.
     """
 
     loop: For
@@ -78,7 +110,9 @@ class _Group:
 
     def before(self) -> Stmt:
         if self.reducer is None:
-            load = self.nest(Store(self.local, self.place, Load(self.buffer, self.indices, self.mask)))
+            load = self.nest(
+                Store(self.local, self.place, Load(self.buffer, self.indices, self.mask))
+            )
             return self._start_or(load, Store(self.local, self.place, self.start))
         lanes = self.place[-1].dtype.lanes
         nothing = broadcast(identity(self.reducer, self.local.dtype), lanes)
@@ -124,7 +158,9 @@ class _Promoter:
                 return self._sequence((stmt,), domain)
             case If(condition, then, orelse):
                 then = self.visit(then, domain.given(condition))
-                return make_if(condition, then, None if orelse is None else self.visit(orelse, domain))
+                return make_if(
+                    condition, then, None if orelse is None else self.visit(orelse, domain)
+                )
             case _:
                 return map_substmts(stmt, lambda s: self.visit(s, domain))
 
@@ -144,7 +180,9 @@ class _Promoter:
         inside = {group.buffer: group for group in groups}
         body = _moved(loop.body, inside) if groups else loop.body
         body = self.visit(body, domain.bind(loop.var, loop.start, loop.extent))
-        result: Stmt = make_for(loop.var, loop.start, loop.extent, loop.kind, body, loop.annotations)
+        result: Stmt = make_for(
+            loop.var, loop.start, loop.extent, loop.kind, body, loop.annotations
+        )
         if not groups:
             return result
         result = seq(*[g.before() for g in groups], result, *[g.after() for g in groups])
@@ -172,11 +210,17 @@ class _Promoter:
             groups.append(group)
         return groups
 
-    def _group(self, loop: For, buffer: Buffer, sites: list[_Site], domain: Domain) -> _Group | None:
+    def _group(
+        self, loop: For, buffer: Buffer, sites: list[_Site], domain: Domain
+    ) -> _Group | None:
         site = next(site for site in sites if as_update(site.store))
         store = site.store
-        used = {var for e in (*store.indices, *([] if store.mask is None else [store.mask])) for var in variables(e)}
-        inner = [l for l in site.loops if l.var in used]
+        used = {
+            var
+            for e in (*store.indices, *([] if store.mask is None else [store.mask]))
+            for var in variables(e)
+        }
+        inner = [each for each in site.loops if each.var in used]
         if not _is_steady(loop, site, inner, used) or not _is_one_element(loop, store, sites):
             return None
         guards = _guards(loop, sites, inner)
@@ -194,13 +238,17 @@ class _Promoter:
         if not _is_injective(store.indices, inner):
             return None
         local, place = self._local(buffer, inner, lanes)
-        group = _Group(loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer)
+        group = _Group(
+            loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer
+        )
         _take_start_inside(group, sites, site, domain.bind(loop.var, loop.start, loop.extent))
         return group
 
-    def _local(self, buffer: Buffer, inner: list[For], lanes: int) -> tuple[Buffer, tuple[Expr, ...]]:
-        shape = [l.extent for l in inner]
-        place = [sub(l.var, l.start) for l in inner]
+    def _local(
+        self, buffer: Buffer, inner: list[For], lanes: int
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
+        shape = [each.extent for each in inner]
+        place = [sub(each.var, each.start) for each in inner]
         if lanes > 1:
             shape.append(lanes)
             place.append(Ramp(index(0), index(1), lanes))
@@ -212,7 +260,12 @@ class _Promoter:
         return local, tuple(place) or (index(0),)
 
 
-def _collect(stmt: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], sites: dict[Buffer, list[_Site]]):
+def _collect(
+    stmt: Stmt,
+    loops: tuple[For, ...],
+    conditions: tuple[Expr, ...],
+    sites: dict[Buffer, list[_Site]],
+):
     """The stores in a statement, by buffer."""
     match stmt:
         case Store(buffer):
@@ -229,14 +282,20 @@ def _collect(stmt: Stmt, loops: tuple[For, ...], conditions: tuple[Expr, ...], s
 
 
 def _is_steady(loop: For, site: _Site, inner: list[For], used: set[Var]) -> bool:
-    """Whether the element stays the same while the loop runs, apart from the unrolled loops in it."""
-    if loop.var in used or any(l.kind in ("parallel", "thread") for l in site.loops):
+    """Whether the element stays the same while the loop runs, apart from the unrolled loops in
+    it."""
+    if loop.var in used or any(each.kind in ("parallel", "thread") for each in site.loops):
         return False
-    if any(l.kind != "unrolled" or type(l.extent) is not Const or type(l.start) is not Const for l in inner):
+    if any(
+        each.kind != "unrolled" or type(each.extent) is not Const or type(each.start) is not Const
+        for each in inner
+    ):
         return False
     hidden = {s.var for s in walk(loop.body) if type(s) is Let}
     places = (*site.store.indices, *([] if site.store.mask is None else [site.store.mask]))
-    return used.isdisjoint(hidden) and not any(type(e) is Load for place in places for e in walk_expr(place))
+    return used.isdisjoint(hidden) and not any(
+        type(e) is Load for place in places for e in walk_expr(place)
+    )
 
 
 def _is_one_element(loop: For, store: Store, sites: list[_Site]) -> bool:
@@ -251,10 +310,11 @@ def _is_one_element(loop: For, store: Store, sites: list[_Site]) -> bool:
 
 
 def _guards(loop: For, sites: list[_Site], inner: list[For]) -> tuple[Expr, ...] | None:
-    """The conditions under which the loop touches the element, however often; None if they change as it runs."""
-    own = {l.var for l in inner}
+    """The conditions under which the loop touches the element, however often; None if they change
+    as it runs."""
+    own = {each.var for each in inner}
     for site in sites:
-        changing = {loop.var, *[l.var for l in site.loops]} - own
+        changing = {loop.var, *[each.var for each in site.loops]} - own
         if not all(_is_steady_condition(c, changing) for c in site.conditions):
             continue
         if all(c in other.conditions for other in sites for c in site.conditions):
@@ -280,16 +340,17 @@ def _always_inside(buffer: Buffer, store: Store, site: _Site, loop: For, domain:
     """Whether the element exists whether or not the conditions around it hold."""
     if store.mask is not None or any(e.dtype.lanes > 1 for e in store.indices):
         return False
-    for l in (loop, *site.loops):
-        domain = domain.bind(l.var, l.start, l.extent)
+    for each in (loop, *site.loops):
+        domain = domain.bind(each.var, each.start, each.extent)
     return is_inside(buffer, store.indices, domain)
 
 
 def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
-    """Whether different settings of the unrolled loops, and different lanes, name different elements."""
+    """Whether different settings of the unrolled loops, and different lanes, name different
+    elements."""
     known: set[Var | None] = set()
-    wanted: set[Var | None] = {l.var for l in inner}
-    extents = {l.var: l.extent.value for l in inner}
+    wanted: set[Var | None] = {each.var for each in inner}
+    extents = {each.var: each.extent.value for each in inner}
     for expr in indices:
         base, terms = expr, []
         if type(expr) is Ramp:
@@ -340,7 +401,11 @@ def _moved(stmt: Stmt, groups: dict[Buffer, _Group]) -> Stmt:
                 return NOTHING
             s = group.inside(s)
         if type(s) is If:
-            return make_if(rewrite(s.condition, load), visit(s.then), None if s.orelse is None else visit(s.orelse))
+            return make_if(
+                rewrite(s.condition, load),
+                visit(s.then),
+                None if s.orelse is None else visit(s.orelse),
+            )
         return map_exprs(map_substmts(s, visit), lambda e: rewrite(e, load))
 
     return visit(stmt)
@@ -352,20 +417,27 @@ def _take_start_inside(group: _Group, sites: list[_Site], update: _Site, domain:
     value = site.store.value
     if site is update or site.loops != update.loops or variables(value) or _loads(value):
         return
-    own = {l.var for l in group.loops}
-    chain = [l for l in (group.loop, *site.loops) if l.var not in own]
-    if any(not can_prove(l.extent >= 1, domain) for l in chain[1:]):
+    own = {each.var for each in group.loops}
+    chain = [each for each in (group.loop, *site.loops) if each.var not in own]
+    if any(not can_prove(each.extent >= 1, domain) for each in chain[1:]):
         return
-    firsts = [EQ(l.var, l.start) for l in chain]
+    firsts = [EQ(each.var, each.start) for each in chain]
     rest = [c for c in site.conditions if c not in firsts and c not in group.guards]
-    fresh = all(variables(c).isdisjoint({l.var for l in (group.loop, *site.loops)}) for c in rest)
-    if fresh and all(first in site.conditions for first in firsts) and all(not _loads(c) for c in rest):
+    fresh = all(
+        variables(c).isdisjoint({each.var for each in (group.loop, *site.loops)}) for c in rest
+    )
+    if (
+        fresh
+        and all(first in site.conditions for first in firsts)
+        and all(not _loads(c) for c in rest)
+    ):
         group.start, group.fresh = value, tuple(rest)
         group.dropped.append(site.store)
 
 
 def _take_start_before(group: _Group, done: list[Stmt]) -> None:
-    """`for i { C[i] = 0 }` just before the loop: accumulators start with 0, and the statement goes."""
+    """`for i { C[i] = 0 }` just before the loop: accumulators start with 0, and the statement
+    goes."""
     if group.start is not None:
         return
     for at in range(len(done) - 1, -1, -1):
@@ -384,7 +456,11 @@ def _as_start(stmt: Stmt, group: _Group) -> tuple[Expr, tuple[Expr, ...]] | None
     names: dict[Var, Expr] = {}
     conditions: list[Expr] = []
     while type(stmt) is not Store:
-        if type(stmt) is For and len(names) < len(group.loops) and stmt.kind in ("serial", "unrolled"):
+        if (
+            type(stmt) is For
+            and len(names) < len(group.loops)
+            and stmt.kind in ("serial", "unrolled")
+        ):
             like = group.loops[len(names)]
             if stmt.start != like.start or stmt.extent != like.extent:
                 return None
@@ -396,22 +472,30 @@ def _as_start(stmt: Stmt, group: _Group) -> tuple[Expr, tuple[Expr, ...]] | None
         else:
             return None
     store, value = stmt, stmt.value
-    if store.buffer is not group.buffer or len(names) < len(group.loops) or variables(value) or _loads(value):
+    if (
+        store.buffer is not group.buffer
+        or len(names) < len(group.loops)
+        or variables(value)
+        or _loads(value)
+    ):
         return None
     mask = None if store.mask is None else substitute(store.mask, names)
     if tuple([substitute(e, names) for e in store.indices]) != group.indices or mask != group.mask:
         return None
     conditions = [substitute(c, names) for c in conditions]
-    own = {l.var for l in group.loops}
+    own = {each.var for each in group.loops}
     fresh = tuple([c for c in conditions if c not in group.guards])
-    if any(g not in conditions for g in group.guards) or any(_loads(c) or not variables(c).isdisjoint(own) for c in fresh):
+    if any(g not in conditions for g in group.guards) or any(
+        _loads(c) or not variables(c).isdisjoint(own) for c in fresh
+    ):
         return None
     return value, fresh
 
 
 def _touches(stmt: Stmt, buffer: Buffer) -> bool:
     return any(
-        (type(s) is Store and s.buffer is buffer) or any(loads_from(e, buffer) for e in exprs(s)) for s in walk(stmt)
+        (type(s) is Store and s.buffer is buffer) or any(loads_from(e, buffer) for e in exprs(s))
+        for s in walk(stmt)
     )
 
 

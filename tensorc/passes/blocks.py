@@ -3,8 +3,8 @@
     block C { spatial i : n = io*8 + ii, reduce k : m = ko, where io*8 + ii < n, init S, T }
     ->  if io*8 + ii < n { if ko == 0 { S' }  T' }
 
-Everything is simplified by what the loops around it tell; loops of one iteration, and branches and loops that do
-nothing, disappear. Conditions that a loop does not change are tested outside it.
+Everything is simplified by what the loops around it tell; loops of one iteration, and branches and
+loops that do nothing, disappear. Conditions that a loop does not change are tested outside it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class _Specializer:
             case For():
                 return self._loop(stmt, values, domain)
             case If(condition, then, orelse):
-                return self._branch(_change(condition, values, domain), then, orelse, values, domain)
+                return self._branch(
+                    _change(condition, values, domain), then, orelse, values, domain
+                )
             case Block():
                 return self._block(stmt, values, domain)
             case Let(var, value, body):
@@ -76,12 +78,16 @@ class _Specializer:
         body = self.visit(loop.body, values, domain.bind(var, start, extent))
         return make_for(var, start, extent, loop.kind, body, loop.annotations)
 
-    def _branch(self, condition: Expr, then: Stmt, orelse: Stmt | None, values: Values, domain: Domain) -> Stmt:
+    def _branch(
+        self, condition: Expr, then: Stmt, orelse: Stmt | None, values: Values, domain: Domain
+    ) -> Stmt:
         if is_const(condition):
             taken = then if condition.value else orelse
             return NOTHING if taken is None else self.visit(taken, values, domain)
         then = self.visit(then, values, domain.given(condition))
-        return make_if(condition, then, None if orelse is None else self.visit(orelse, values, domain))
+        return make_if(
+            condition, then, None if orelse is None else self.visit(orelse, values, domain)
+        )
 
     def _block(self, block: Block, values: Values, domain: Domain) -> Stmt:
         condition = _change(block.predicate, values, domain)
@@ -92,7 +98,9 @@ class _Specializer:
         values = {**values, **bound}
         body = self.visit(block.body, values, inner)
         if block.init is not None:
-            first = logical_and(*[_is_first(bound[it.var], inner) for it in block.iters if it.kind == "reduce"])
+            first = logical_and(
+                *[_is_first(bound[it.var], inner) for it in block.iters if it.kind == "reduce"]
+            )
             body = seq(self._branch(first, block.init, None, values, inner), body)
         return make_if(condition, body)
 
@@ -104,7 +112,9 @@ def _change(expr: Expr, values: Values, domain: Domain) -> Expr:
 def _is_first(binding: Expr, domain: Domain) -> Expr:
     """binding == 0; where it is a sum of terms that are never negative, each of them is 0."""
     form = affine(binding)
-    if form.constant == 0 and all(scale > 0 and _never_negative(atom, domain) for atom, scale in form.terms):
+    if form.constant == 0 and all(
+        scale > 0 and _never_negative(atom, domain) for atom, scale in form.terms
+    ):
         return logical_and(*[simplify(eq(atom, index(0)), domain) for atom, _ in form.terms])
     return simplify(eq(binding, index(0)), domain)
 

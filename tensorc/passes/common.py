@@ -1,11 +1,12 @@
-"""What several passes share: conjunctions, loops and branches that drop what is dead, what holds at the entry."""
+"""What several passes share: conjunctions, loops and branches that drop what is dead, what holds at
+the entry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from tensorc.arith import Affine, Domain, affine
-from tensorc.ir.expr import And, Const, Expr, GE, GT, LE, LT, Load, Var, is_const, logical_and
+from tensorc.ir.expr import GE, GT, LE, LT, And, Const, Expr, Load, Var, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Annotations, For, If, Seq, Stmt
 from tensorc.ir.walk import walk_expr
@@ -21,7 +22,12 @@ def is_nothing(stmt: Stmt) -> bool:
 def entry_domain(function: Function) -> Domain:
     """What is known as a function is called: extents are not negative, and the assumptions hold."""
     domain = Domain()
-    symbols = {e for buffer in function.params for e in (*buffer.shape, *(buffer.strides or ())) if type(e) is Var}
+    symbols = {
+        e
+        for buffer in function.params
+        for e in (*buffer.shape, *(buffer.strides or ()))
+        if type(e) is Var
+    }
     for symbol in sorted(symbols, key=lambda var: var.name):
         domain = domain.given(symbol >= 0)
     for assumption in function.assumptions:
@@ -54,8 +60,11 @@ def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:
     return If(condition, then, orelse)
 
 
-def make_for(var: Var, start: Expr, extent: Expr, kind: str, body: Stmt, annotations: Annotations = ()) -> Stmt:
-    """A loop, or nothing if it does nothing; conditions that do not change in it are tested outside."""
+def make_for(
+    var: Var, start: Expr, extent: Expr, kind: str, body: Stmt, annotations: Annotations = ()
+) -> Stmt:
+    """A loop, or nothing if it does nothing; conditions that do not change in it are tested
+    outside."""
     if is_nothing(body) or (type(extent) is Const and extent.value <= 0):
         return NOTHING
     if type(body) is not If or body.orelse is not None or kind in ("parallel", "thread"):

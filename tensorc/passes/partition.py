@@ -1,14 +1,17 @@
-"""Loops whose last iterations are guarded are cut in two: a main part without the guard, and a tail.
+"""Loops whose last iterations are guarded are cut in two: a main part without the guard, and a
+tail.
 
     for i in 0..n//8+1 { for j in 0..8 { if i*8 + j < n S } }
-    ->  for i in 0..n//8 { for j in 0..8 S }   if n//8*8 < n { for j in 0..8 { if n//8*8 + j < n S' } }
+    ->  for i in 0..n//8 { for j in 0..8 S }
+        if n//8*8 < n { for j in 0..8 { if n//8*8 + j < n S' } }
 
-Below a loop annotated `tail = "cut"`, every guard that is linear in the loops around it is looked at. The place of the
-cut is the innermost loop of many iterations that the guard depends on, since what lies inside it exists twice
-afterwards: where the guard holds for all or none of such an iteration, the loop just ends earlier and nothing is
-doubled. In a tail, unrolled loops are shortened to the iterations that can do something, and vectorized ones where that
-leaves a power of two; what is left of a guard stays, and becomes a mask if a vectorized loop depends on it. A parallel loop stays one loop with a branch inside, so
-that its tail runs beside the rest.
+Below a loop annotated `tail = "cut"`, every guard that is linear in the loops around it is looked
+at. The place of the cut is the innermost loop of many iterations that the guard depends on, since
+what lies inside it exists twice afterwards: where the guard holds for all or none of such an
+iteration, the loop just ends earlier and nothing is doubled. In a tail, unrolled loops are
+shortened to the iterations that can do something, and vectorized ones where that leaves a power of
+two; what is left of a guard stays, and becomes a mask if a vectorized loop depends on it. A
+parallel loop stays one loop with a branch inside, so that its tail runs beside the rest.
 """
 
 from __future__ import annotations
@@ -16,15 +19,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
+from tensorc.arith import Affine, Domain, bounds, can_prove, simplify
 from tensorc.ir.expr import (
-    Const, Expr, Var, index, is_const, logical_and, maximum, minimum,
+    Const,
+    Expr,
+    Var,
+    index,
+    is_const,
+    logical_and,
+    maximum,
+    minimum,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, annotate, annotation, seq
 from tensorc.ir.walk import map_substmts, substmts, walk_expr
 from tensorc.passes.blocks import specialize
-from tensorc.passes.common import NOTHING, conjunction, conjuncts, entry_domain, make_for, make_if, requirement
+from tensorc.passes.common import (
+    NOTHING,
+    conjunction,
+    conjuncts,
+    entry_domain,
+    make_for,
+    make_if,
+    requirement,
+)
 
 FEW = 4  # loops of so few iterations are duplicated with what they hold, not cut
 
@@ -52,7 +70,8 @@ def _is_cut(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition seen from one loop around it: true in all iterations before `sure`, in none from `never` on.
+    """A condition seen from one loop around it: true in all iterations before `sure`, in none from
+    `never` on.
 
     `narrow` says that at most one iteration lies between them.
     """
@@ -125,7 +144,8 @@ def _is_place(loop: For) -> bool:
 
 
 def _seen_from(condition: Expr, form: Affine, scopes, at: int, domain: Domain) -> Guard | None:
-    """The guard as the loop `at` sees it; None where it is not linear in that loop, or unbounded inside."""
+    """The guard as the loop `at` sees it; None where it is not linear in that loop, or unbounded
+    inside."""
     loop, outside = scopes[at].loop, scopes[at].domain
     inner_vars = {scope.loop.var for scope in scopes[at + 1 :]}
     step = -form.coefficient(loop.var)
@@ -163,7 +183,9 @@ class _Cutter:
             case If(condition, then, orelse):
                 left = conjunction(c for c in conjuncts(condition) if c not in dropped)
                 then = self.visit(then, domain.given(condition), dropped)
-                return make_if(left, then, None if orelse is None else self.visit(orelse, domain, dropped))
+                return make_if(
+                    left, then, None if orelse is None else self.visit(orelse, domain, dropped)
+                )
             case _:
                 return map_substmts(stmt, lambda s: self.visit(s, domain, dropped))
 
@@ -175,17 +197,27 @@ class _Cutter:
             return _partition(body, domain, True) if self.plan.in_tail else body
         return make_for(loop.var, loop.start, extent, loop.kind, body, _without_cut(loop))
 
-    def _trim(self, loop: For, guards: list[Guard], domain: Domain, dropped: frozenset[Expr]) -> Stmt:
+    def _trim(
+        self, loop: For, guards: list[Guard], domain: Domain, dropped: frozenset[Expr]
+    ) -> Stmt:
         end = _latest([g.never for g in guards]) - loop.start
-        if not is_const(end) or type(loop.extent) is not Const or not _is_guarded(loop.body, _conditions(guards)):
+        if (
+            not is_const(end)
+            or type(loop.extent) is not Const
+            or not _is_guarded(loop.body, _conditions(guards))
+        ):
             return self._loop(loop, loop.extent, domain, dropped)
         extent = min(end.value, loop.extent.value)
-        if loop.kind == "vectorized" and extent & (extent - 1):  # full vectors with a mask beat odd ones
+        if loop.kind == "vectorized" and extent & (
+            extent - 1
+        ):  # full vectors with a mask beat odd ones
             return self._loop(loop, loop.extent, domain, dropped)
         held = [g.condition for g in guards if can_prove(g.sure >= loop.start + extent, domain)]
         return self._loop(loop, index(extent), domain, dropped.union(held))
 
-    def _cut(self, loop: For, guards: list[Guard], domain: Domain, dropped: frozenset[Expr]) -> Stmt:
+    def _cut(
+        self, loop: For, guards: list[Guard], domain: Domain, dropped: frozenset[Expr]
+    ) -> Stmt:
         start, end = loop.start, simplify(loop.start + loop.extent, domain)
         guarded = _is_guarded(loop.body, _conditions(guards))
         if guarded:
@@ -203,8 +235,11 @@ class _Cutter:
         main = self._loop(loop, before, domain, held)
         return seq(main, self._tail(loop, guards, split, end, at, domain))
 
-    def _tail(self, loop: For, guards, split: Expr, end: Expr, at: Expr | None, domain: Domain) -> Stmt:
-        """What runs from `split` to `end`; where that is just iteration `at` or nothing, without a loop."""
+    def _tail(
+        self, loop: For, guards, split: Expr, end: Expr, at: Expr | None, domain: Domain
+    ) -> Stmt:
+        """What runs from `split` to `end`; where that is just iteration `at` or nothing, without a
+        loop."""
         rest = simplify(end - split, domain)
         if can_prove(rest <= 0, domain):
             return NOTHING
@@ -218,14 +253,18 @@ class _Cutter:
         body = _copy(loop.body, {loop.var: var}, domain.bind(var, split, rest))
         return make_for(var, split, rest, loop.kind, body, _without_cut(loop))
 
-    def _branch(self, loop: For, split: Expr, end: Expr, at: Expr | None, domain: Domain, held) -> Stmt:
+    def _branch(
+        self, loop: For, split: Expr, end: Expr, at: Expr | None, domain: Domain, held
+    ) -> Stmt:
         """One loop whose body chooses between main part and tail."""
         before, rest = simplify(split - loop.start, domain), simplify(end - split, domain)
         if can_prove(rest <= 0, domain):
             return self._loop(loop, before, domain, held)
         main = self.visit(loop.body, domain.bind(loop.var, loop.start, before), held)
         at = split if is_const(rest, 1) else at
-        tail = _copy(loop.body, {} if at is None else {loop.var: at}, domain.bind(loop.var, split, rest))
+        tail = _copy(
+            loop.body, {} if at is None else {loop.var: at}, domain.bind(loop.var, split, rest)
+        )
         body = make_if(loop.var < split, main, tail)
         extent = simplify(end - loop.start, domain)
         return make_for(loop.var, loop.start, extent, loop.kind, body, _without_cut(loop))
@@ -252,7 +291,9 @@ def _is_guarded(stmt: Stmt, conditions: set[Expr]) -> bool:
     """Whether a statement does nothing where none of the conditions holds."""
     match stmt:
         case If(condition, then, None):
-            return any(c in conditions for c in conjuncts(condition)) or _is_guarded(then, conditions)
+            return any(c in conditions for c in conjuncts(condition)) or _is_guarded(
+                then, conditions
+            )
         case Seq(stmts):
             return all(_is_guarded(s, conditions) for s in stmts)
         case For() | Let() | Alloc():

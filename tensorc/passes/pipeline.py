@@ -36,8 +36,9 @@ def lower(
 ) -> Function:
     """The flat form of a nest (docs/ir.md, Stages).
 
-    `dump` is called with the name of each pass and the function that it made. `check`, by default the environment
-    variable TENSORC_VERIFY, verifies the function before and after; InternalError names what a pass broke.
+    `dump` is called with the name of each pass and the function that it made. `check`, by default
+    the environment variable TENSORC_VERIFY, verifies the function before and after; InternalError
+    names what a pass broke.
     """
     if check is None:
         check = os.environ.get("TENSORC_VERIFY", "") not in ("", "0")

@@ -1,12 +1,14 @@
 """Internal buffers get a place, a size and a kind of memory; every access gets one index.
 
-    alloc T[n, m] of the function   for i in 0..n { for j { T[i, j] = A[i, j] }  for j { B[i, j] = T[i, j] } }
-    ->  for i in 0..n { alloc T[m] @local   for j { T[j] = A[i*m + j] }  for j { B[i*m + j] = T[j] } }
+    for i in 0..n { for j { T[i, j] = A[i, j] }   for j { B[i, j] = T[i, j] } }
+    ->  for i in 0..n { alloc T[m] @local
+            for j { T[j] = A[i*m + j] }   for j { B[i*m + j] = T[j] } }
 
-A buffer lives in the innermost statement that holds all its accesses, unless an iteration of a loop reads what an
-earlier one wrote: then outside that loop. There it needs only the part that is touched while the loops outside stand
-still. Small buffers of constant size are local (the stack), others are slices of the workspace. The index of an access
-is its offset in elements, outer loops' terms first, the constant last.
+A buffer lives in the innermost statement that holds all its accesses, unless an iteration of a loop
+reads what an earlier one wrote: then outside that loop. There it needs only the part that is
+touched while the loops outside stand still. Small buffers of constant size are local (the stack),
+others are slices of the workspace. The index of an access is its offset in elements, outer loops'
+terms first, the constant last.
 """
 
 from __future__ import annotations
@@ -18,12 +20,39 @@ from dataclasses import dataclass
 from tensorc.arith import Affine, Domain, bounds, simplify
 from tensorc.arith.affine import Terms, build, linear, multiply
 from tensorc.ir.expr import (
-    EQ, LE, LT, Add, Broadcast, Buffer, Const, Expr, FloorDiv, Load, Mod, Mul, Ramp, Var, add, broadcast, index,
-    is_const, logical_not, mul,
+    EQ,
+    LE,
+    LT,
+    Add,
+    Broadcast,
+    Buffer,
+    Const,
+    Expr,
+    FloorDiv,
+    Load,
+    Mod,
+    Mul,
+    Ramp,
+    Var,
+    add,
+    broadcast,
+    index,
+    is_const,
+    logical_not,
+    mul,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
-from tensorc.ir.walk import exprs, map_exprs, map_substmts, replace_body, rewrite, substmts, variables, walk_expr
+from tensorc.ir.walk import (
+    exprs,
+    map_exprs,
+    map_substmts,
+    replace_body,
+    rewrite,
+    substmts,
+    variables,
+    walk_expr,
+)
 from tensorc.passes.common import conjuncts, entry_domain, requirement
 
 LOCAL_BYTES = 16 * 1024  # of local buffers alive at one place
@@ -37,7 +66,9 @@ def place_buffers(function: Function) -> Function:
         record = _Record(function.allocs)
         record.collect(body, (), (), entry_domain(function))
         placer = _Placer(record.accesses, record.ranges)
-        body = placer.place(body, [b for b in function.allocs if record.accesses[b]], 0, LOCAL_BYTES)
+        body = placer.place(
+            body, [b for b in function.allocs if record.accesses[b]], 0, LOCAL_BYTES
+        )
         layouts = placer.layouts
     return function.with_(body=_Flattener(layouts).visit(body, 0), allocs=())
 
@@ -56,7 +87,8 @@ class _Access:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The places base + lo ... base + hi of one dimension; `base` has only variables from outside."""
+    """The places base + lo ... base + hi of one dimension; `base` has only variables from
+    outside."""
 
     base: Affine
     lo: int
@@ -65,7 +97,8 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the elements of a buffer lie: `buffer` stands for it, `origins` are what its indices start from."""
+    """Where the elements of a buffer lie: `buffer` stands for it, `origins` are what its indices
+    start from."""
 
     buffer: Buffer
     origins: tuple[Affine, ...]
@@ -100,17 +133,23 @@ class _Record:
         for expr in exprs(stmt):
             for e in walk_expr(expr):
                 if type(e) is Load and e.buffer in self.accesses:
-                    self.accesses[e.buffer].append(_Access(e.indices, e.mask, False, path, conditions, domain))
+                    self.accesses[e.buffer].append(
+                        _Access(e.indices, e.mask, False, path, conditions, domain)
+                    )
         match stmt:
             case Store(buffer, indices, _, mask):
                 if buffer in self.accesses:
-                    self.accesses[buffer].append(_Access(indices, mask, True, path, conditions, domain))
+                    self.accesses[buffer].append(
+                        _Access(indices, mask, True, path, conditions, domain)
+                    )
             case For(var, start, extent, _, body):
                 self.collect(body, (*path, stmt), conditions, domain.bind(var, start, extent))
             case Let(_, _, body):
                 self.collect(body, (*path, stmt), conditions, domain)
             case If(condition, then, orelse):
-                self.collect(then, path, (*conditions, *conjuncts(condition)), domain.given(condition))
+                self.collect(
+                    then, path, (*conditions, *conjuncts(condition)), domain.given(condition)
+                )
                 if orelse is not None:
                     self.collect(orelse, path, (*conditions, logical_not(condition)), domain)
             case _:
@@ -119,26 +158,36 @@ class _Record:
         ranges = self.ranges.setdefault(id(stmt), {})
         for buffer, begin in before.items():
             if len(self.accesses[buffer]) > begin:
-                ranges[buffer] = (min(begin, ranges.get(buffer, (begin,))[0]), len(self.accesses[buffer]))
+                ranges[buffer] = (
+                    min(begin, ranges.get(buffer, (begin,))[0]),
+                    len(self.accesses[buffer]),
+                )
 
 
 class _Placer:
     """`layouts` tells what each placed buffer stands for, and how."""
 
-    def __init__(self, accesses: dict[Buffer, list[_Access]], ranges: dict[int, dict[Buffer, tuple[int, int]]]):
+    def __init__(
+        self,
+        accesses: dict[Buffer, list[_Access]],
+        ranges: dict[int, dict[Buffer, tuple[int, int]]],
+    ):
         self.accesses = accesses
         self.ranges = ranges
         self.layouts: dict[Buffer, tuple[Buffer, _Layout]] = {}
         self.parts: dict[Buffer, int] = {}
 
     def place(self, stmt: Stmt, buffers: list[Buffer], depth: int, room: int) -> Stmt:
-        """The statement with memory for each of the buffers in it or around it, as nothing else needs their values."""
+        """The statement with memory for each of the buffers in it or around it, as nothing else
+        needs their values."""
         if not buffers:
             return stmt
         if type(stmt) is Seq:
             return self._sequence(stmt.stmts, buffers, depth, room)
         if type(stmt) is Alloc:
-            return replace_body(stmt, self.place(stmt.body, buffers, depth, room - max(0, _bytes(stmt.buffer))))
+            return replace_body(
+                stmt, self.place(stmt.body, buffers, depth, room - max(0, _bytes(stmt.buffer)))
+            )
         parts = substmts(stmt)
         here = [b for b in buffers if not self._goes_in(stmt, parts, b, depth)]
         there = [b for b in buffers if b not in here]
@@ -150,8 +199,11 @@ class _Placer:
 
         return _wrapped(new, map_substmts(stmt, inside) if there else stmt)
 
-    def _sequence(self, stmts: tuple[Stmt, ...], buffers: list[Buffer], depth: int, room: int) -> Stmt:
-        """Buffers used by one statement go there, others around all those that share their values."""
+    def _sequence(
+        self, stmts: tuple[Stmt, ...], buffers: list[Buffer], depth: int, room: int
+    ) -> Stmt:
+        """Buffers used by one statement go there, others around all those that share their
+        values."""
         ranges: list[tuple[int, int, list[Buffer]]] = []
         inner: dict[int, list[Buffer]] = {}
         for buffer in buffers:
@@ -163,17 +215,22 @@ class _Placer:
         result: list[Stmt] = []
         at = 0
         for begin, end, group in _merged(ranges):
-            result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, begin)]
+            result += [
+                self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, begin)
+            ]
             new, left = self._placed(list(dict.fromkeys(group)), stmts[begin:end], depth, room)
             inside = [[b for b in inner.get(i, []) if b not in group] for i in range(begin, end)]
             body = [self.place(s, of, depth, left) for s, of in zip(stmts[begin:end], inside)]
             result.append(_wrapped(new, seq(*body)))
             at = end
-        result += [self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, len(stmts))]
+        result += [
+            self.place(stmts[i], inner.get(i, []), depth, room) for i in range(at, len(stmts))
+        ]
         return seq(*result)
 
     def _segments(self, stmts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> Iterator[list[int]]:
-        """The statements that use a buffer, apart where the later ones read nothing that the earlier ones wrote."""
+        """The statements that use a buffer, apart where the later ones read nothing that the
+        earlier ones wrote."""
         users = [at for at, stmt in enumerate(stmts) if buffer in self._uses(stmt)]
         current = users[:1]
         for at in users[1:]:
@@ -192,7 +249,8 @@ class _Placer:
         return self.accesses[buffer][ranges[0][0] : ranges[-1][1]]
 
     def _is_private(self, buffer: Buffer, stmts: Sequence[Stmt], depth: int) -> bool:
-        """Whether statements, with the loops outside `depth` standing still, read only what they wrote themselves."""
+        """Whether statements, with the loops outside `depth` standing still, read only what they
+        wrote themselves."""
         found = self._found(buffer, stmts)
         for at, access in enumerate(found):
             if not access.is_store:
@@ -203,15 +261,20 @@ class _Placer:
 
     def _goes_in(self, stmt: Stmt, parts: tuple[Stmt, ...], buffer: Buffer, depth: int) -> bool:
         """Whether a buffer may live in the parts of the statement, in each for itself."""
-        if any(type(e) is Load and e.buffer is buffer for expr in exprs(stmt) for e in walk_expr(expr)):
+        if any(
+            type(e) is Load and e.buffer is buffer for expr in exprs(stmt) for e in walk_expr(expr)
+        ):
             return False
         users = [part for part in parts if buffer in self._uses(part)]
         if type(stmt) is For:
             return stmt.kind == "parallel" or self._is_private(buffer, users, depth + 1)
         return type(stmt) is If or type(stmt) is Let  # of two branches only one runs
 
-    def _placed(self, buffers: list[Buffer], stmts: Sequence[Stmt], depth: int, room: int) -> tuple[list[Buffer], int]:
-        """New buffers, as small as the statements allow, and the room for local ones that is left."""
+    def _placed(
+        self, buffers: list[Buffer], stmts: Sequence[Stmt], depth: int, room: int
+    ) -> tuple[list[Buffer], int]:
+        """New buffers, as small as the statements allow, and the room for local ones that is
+        left."""
         result = []
         for buffer in buffers:
             shape, origins = self._needed(buffer, stmts, depth)
@@ -226,7 +289,9 @@ class _Placer:
             result.append(new)
         return result, room
 
-    def _needed(self, buffer: Buffer, stmts: Sequence[Stmt], depth: int) -> tuple[tuple[Expr, ...], tuple[Affine, ...]]:
+    def _needed(
+        self, buffer: Buffer, stmts: Sequence[Stmt], depth: int
+    ) -> tuple[tuple[Expr, ...], tuple[Affine, ...]]:
         """The shape that the accesses need, and what their indices start from."""
         regions = [_region(access, depth) for access in self._found(buffer, stmts)]
         shape, origins = [], []
@@ -335,7 +400,8 @@ def _covers_all(span: _Span, extent: Expr) -> bool:
 
 
 def _are_covered(read: _Access, writes: list[_Access], buffer: Buffer, depth: int) -> bool:
-    """Whether writes, each time before a read, write all that is read: one alone, or several side by side."""
+    """Whether writes, each time before a read, write all that is read: one alone, or several side
+    by side."""
     found = [pair for write in writes if (pair := _regions(write, read, depth)) is not None]
     extents = buffer.shape
     for region, wanted in found:
@@ -345,30 +411,46 @@ def _are_covered(read: _Access, writes: list[_Access], buffer: Buffer, depth: in
         beside = [
             (region[axis], wanted[axis])
             for region, wanted in found
-            if all(_span_covers(region[at], wanted[at], extents[at]) for at in range(len(extents)) if at != axis)
+            if all(
+                _span_covers(region[at], wanted[at], extents[at])
+                for at in range(len(extents))
+                if at != axis
+            )
         ]
         union = _joined([span for span, _ in beside]) if len(beside) > 1 else None
-        if union is not None and all(_span_covers(union, wanted, extents[axis]) for _, wanted in beside):
+        if union is not None and all(
+            _span_covers(union, wanted, extents[axis]) for _, wanted in beside
+        ):
             return True
     return False
 
 
 def _regions(write: _Access, read: _Access, depth: int):
-    """What a write ahead of a read surely writes and what is read; None if the write may not have happened.
+    """What a write ahead of a read surely writes and what is read; None if the write may not have
+    happened.
 
-    Both within one iteration of the loops that they share, but for loops in whose first iteration the write happens.
+    Both within one iteration of the loops that they share, but for loops in whose first iteration
+    the write happens.
     """
     common = depth
     while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
         common += 1
-    first = {EQ(loop.var, loop.start): at for at, loop in enumerate(write.path) if at >= depth and type(loop) is For}
+    first = {
+        EQ(loop.var, loop.start): at
+        for at, loop in enumerate(write.path)
+        if at >= depth and type(loop) is For
+    }
     starting = [first[c] for c in write.conditions if c in first]
     if any(variables(e) & {write.path[at].var for at in starting} for e in write.indices):
         return None
     common = min([common, *starting])
     inner = {binder.var for binder in write.path[common:]}
     for condition in write.conditions:
-        if condition not in first and condition not in read.conditions and not _cuts_tail(condition, inner):
+        if (
+            condition not in first
+            and condition not in read.conditions
+            and not _cuts_tail(condition, inner)
+        ):
             return None
     if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
         return None
@@ -388,7 +470,8 @@ def _joined(spans: list[_Span | None]) -> _Span | None:
 
 
 def _cuts_tail(condition: Expr, inner: set[Var]) -> bool:
-    """Whether a condition just limits inner loops from above, as the guards of inexact splits do."""
+    """Whether a condition just limits inner loops from above, as the guards of inexact splits
+    do."""
     form = requirement(condition)
     if form is None:
         return False
@@ -401,7 +484,9 @@ def _span_covers(write: _Span | None, read: _Span | None, extent: Expr) -> bool:
         return False
     if not write.base.terms and _covers_all(write, extent):
         return True
-    return read is not None and write.base == read.base and write.lo <= read.lo and write.hi >= read.hi
+    return (
+        read is not None and write.base == read.base and write.lo <= read.lo and write.hi >= read.hi
+    )
 
 
 class _Flattener:
@@ -468,12 +553,18 @@ class _Flattener:
         result = Broadcast(base, lanes) if is_const(step, 0) else Ramp(base, step, lanes)
         for expr, stride in gathered:
             scaled = expr if is_const(stride, 1) else Mul(expr, broadcast(stride, lanes))
-            result = Add(result, scaled) if not is_const(base, 0) or type(result) is not Broadcast else scaled
+            result = (
+                Add(result, scaled)
+                if not is_const(base, 0) or type(result) is not Broadcast
+                else scaled
+            )
         # Dimensions that are irregular each may run on together: v//3*3 + v%3 is the ramp v.
         return simplify(result) if gathered else result
 
     def _sum(self, terms: Terms, constant: int) -> Expr:
-        if any(type(atom) is FloorDiv for atom in terms) and any(type(atom) is Mod for atom in terms):
+        if any(type(atom) is FloorDiv for atom in terms) and any(
+            type(atom) is Mod for atom in terms
+        ):
             terms, more = linear(simplify(build(terms, 0)))
             constant += more
         return build(dict(sorted(terms.items(), key=self._depth)), constant)
@@ -494,7 +585,10 @@ def _add_scaled(terms: Terms, expr: Expr, origin: Affine, stride: Expr) -> int:
             form[atom] = form.get(atom, 0) - scale
         constant -= origin.constant
     if type(stride) is Const:
-        form, constant = {atom: scale * stride.value for atom, scale in form.items()}, constant * stride.value
+        form, constant = (
+            {atom: scale * stride.value for atom, scale in form.items()},
+            constant * stride.value,
+        )
     else:
         form, constant = multiply(form, constant, *linear(stride))
     for atom, scale in form.items():

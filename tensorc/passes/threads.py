@@ -1,4 +1,5 @@
-"""One level of parallel loops: a parallel loop in another runs serially, and so does one of a single iteration."""
+"""One level of parallel loops: a parallel loop in another runs serially, and so does one of a
+single iteration."""
 
 from __future__ import annotations
 
@@ -20,4 +21,8 @@ def _visit(stmt: Stmt, in_parallel: bool) -> Stmt:
         body = _visit(stmt.body, in_parallel)
         return For(stmt.var, stmt.start, stmt.extent, "serial", body, stmt.annotations)
     body = _visit(stmt.body, True)
-    return stmt if body is stmt.body else For(stmt.var, stmt.start, stmt.extent, "parallel", body, stmt.annotations)
+    return (
+        stmt
+        if body is stmt.body
+        else For(stmt.var, stmt.start, stmt.extent, "parallel", body, stmt.annotations)
+    )

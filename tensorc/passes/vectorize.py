@@ -1,10 +1,13 @@
-"""Vectorized loops become vector operations: the loop's variable turns into a ramp of all its values.
+"""Vectorized loops become vector operations: the loop's variable turns into a ramp of all its
+values.
 
     for v in 0..16 vectorized { if j + v < n { C[j + v] = A[j + v] * x[0] } }
-    ->  C[ramp(j, 1, 16)] = A[ramp(j, 1, 16)] mask(m) * broadcast(x[0], 16)  mask m    (m = ramp(j, 1, 16) < n)
+    ->  C[ramp(j, 1, 16)] = A[ramp(j, 1, 16)] mask(m) * broadcast(x[0], 16)  mask m
+        where m = ramp(j, 1, 16) < n
 
-Loops inside are widened where they stand. A store that combines all lanes into one element reduces them first:
-`C[i] = C[i] + f(v)` becomes `C[i] = C[i] + reduce_add(f(ramp))`. A loop that has no vector form runs serially.
+Loops inside are widened where they stand. A store that combines all lanes into one element reduces
+them first: `C[i] = C[i] + f(v)` becomes `C[i] = C[i] + reduce_add(f(ramp))`. A loop that has no
+vector form runs serially.
 """
 
 from __future__ import annotations
@@ -12,17 +15,53 @@ from __future__ import annotations
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import (
-    Add, And, Binary, Broadcast, Buffer, Call, Const, Expr, IfThenElse, Load, Max, Min, Mul, Neg, Or, Ramp, Select,
-    Sub, Var, add, broadcast, const, if_then_else, index, is_const, logical_and, logical_not, mul, neg, sub,
+    Add,
+    And,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Neg,
+    Or,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    add,
+    broadcast,
+    const,
+    if_then_else,
+    index,
+    is_const,
+    logical_and,
+    logical_not,
+    mul,
+    neg,
+    sub,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
 from tensorc.ir.walk import children, map_substmts, rebuild, substitute, uses, walk_expr
-from tensorc.passes.common import conjunction, conjuncts, entry_domain, make_for, make_if, requirement
+from tensorc.passes.common import (
+    conjunction,
+    conjuncts,
+    entry_domain,
+    make_for,
+    make_if,
+    requirement,
+)
 
 REDUCTIONS = {
-    Add: "reduce_add", Mul: "reduce_mul", Min: "reduce_min", Max: "reduce_max", And: "reduce_and", Or: "reduce_or",
+    Add: "reduce_add", Mul: "reduce_mul", Min: "reduce_min", Max: "reduce_max",
+    And: "reduce_and", Or: "reduce_or",
 }  # fmt: skip
 
 
@@ -67,11 +106,11 @@ class _NoVectorForm(Exception):
 
 
 class _Vectorizer:
-    """One vectorized loop. `values` gives what depends on the lane; `mask` tells which lanes run, None for all;
-    `domain` is what holds whether or not any of them does.
+    """One vectorized loop. `values` gives what depends on the lane; `mask` tells which lanes run,
+    None for all; `domain` is what holds whether or not any of them does.
 
-    `unsure` is set where code under a mask loads, lane or no lane, one element that is not known to exist unless
-    some lane runs.
+    `unsure` is set where code under a mask loads, lane or no lane, one element that is not known to
+    exist unless some lane runs.
     """
 
     def __init__(self, loop: For, domain: Domain):
@@ -95,12 +134,18 @@ class _Vectorizer:
             case If():
                 return self._branch(stmt)
             case For(var, start, extent, kind, body, annotations):
-                if kind in ("vectorized", "thread") or self.expr(start) is not start or self.expr(extent) is not extent:
+                if (
+                    kind in ("vectorized", "thread")
+                    or self.expr(start) is not start
+                    or self.expr(extent) is not extent
+                ):
                     raise _NoVectorForm
                 outside, self.domain = self.domain, self.domain.bind(var, start, extent)
                 body = self.stmt(body)
                 self.domain = outside
-                return make_for(var, start, extent, "serial" if kind == "parallel" else kind, body, annotations)
+                return make_for(
+                    var, start, extent, "serial" if kind == "parallel" else kind, body, annotations
+                )
             case Let(var, value, body):
                 wide = self.expr(value)
                 if wide is value:
@@ -145,7 +190,8 @@ class _Vectorizer:
         return unsure
 
     def _any(self, condition: Expr) -> Expr:
-        """Whether any lane runs. Where all conditions get weaker toward one end, the lane there tells."""
+        """Whether any lane runs. Where all conditions get weaker toward one end, the lane there
+        tells."""
         var, start = self.loop.var, self.loop.start
         directions = {_direction(c, var) for c in conjuncts(condition)}
         outer = self.mask is not None
@@ -169,7 +215,9 @@ class _Vectorizer:
         update = as_update(stmt)
         if update is not None:
             op, term = update
-            return Store(buffer, indices, op(Load(buffer, indices), self._combined(op, self.expr(term))))
+            return Store(
+                buffer, indices, op(Load(buffer, indices), self._combined(op, self.expr(term)))
+            )
         if wide is not value or loads_from(value, buffer):
             raise _NoVectorForm
         return stmt
@@ -182,7 +230,8 @@ class _Vectorizer:
         return Call(REDUCTIONS[op], (term,), term.dtype.scalar)
 
     def expr(self, expr: Expr) -> Expr:
-        """What an expression is in all lanes: the same object if it is one value for all of them."""
+        """What an expression is in all lanes: the same object if it is one value for all of
+        them."""
         cls = type(expr)
         if cls is Const:
             return expr
@@ -192,7 +241,9 @@ class _Vectorizer:
         if known is not expr:
             return expr if known is None else known
         wide = self._expr(expr)
-        self.memo[expr] = None if wide is expr else wide  # an equal expression is not the same object
+        self.memo[expr] = (
+            None if wide is expr else wide
+        )  # an equal expression is not the same object
         return wide
 
     def _expr(self, expr: Expr) -> Expr:
@@ -209,7 +260,9 @@ class _Vectorizer:
             if moved is not None:
                 return moved
         if type(expr) is IfThenElse:
-            return IfThenElse(wide[0], broadcast(wide[1], self.lanes), broadcast(wide[2], self.lanes))
+            return IfThenElse(
+                wide[0], broadcast(wide[1], self.lanes), broadcast(wide[2], self.lanes)
+            )
         wide = tuple([broadcast(e, self.lanes) for e in wide])
         if any(e.dtype.lanes != self.lanes for e in wide):
             raise _NoVectorForm
@@ -246,12 +299,18 @@ class _Vectorizer:
 
 
 def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
-    """The reducer and the new term of a store that combines a term with the element that it overwrites."""
+    """The reducer and the new term of a store that combines a term with the element that it
+    overwrites."""
     value = stmt.value
     if type(value) not in REDUCTIONS:
         return None
     for old, term in ((value.a, value.b), (value.b, value.a)):
-        if type(old) is Load and old.buffer is stmt.buffer and old.indices == stmt.indices and old.mask == stmt.mask:
+        if (
+            type(old) is Load
+            and old.buffer is stmt.buffer
+            and old.indices == stmt.indices
+            and old.mask == stmt.mask
+        ):
             return None if loads_from(term, stmt.buffer) else (type(value), term)
     return None
 
@@ -263,11 +322,15 @@ def loads_from(expr: Expr, buffer: Buffer) -> bool:
 
 def is_inside(buffer: Buffer, indices: tuple[Expr, ...], domain: Domain) -> bool:
     """Whether an access is proved to touch only what the buffer has."""
-    return all(can_prove(logical_and(i >= 0, i < extent), domain) for i, extent in zip(indices, buffer.shape))
+    return all(
+        can_prove(logical_and(i >= 0, i < extent), domain)
+        for i, extent in zip(indices, buffer.shape)
+    )
 
 
 def _direction(condition: Expr, var: Var) -> int:
-    """1 where a condition, once it holds, holds for all greater values of a variable; -1 for all smaller; else 0."""
+    """1 where a condition, once it holds, holds for all greater values of a variable; -1 for all
+    smaller; else 0."""
     form = requirement(condition)
     if form is None or any(atom is not var and uses(atom, (var,)) for atom, _ in form.terms):
         return 0

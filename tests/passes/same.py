@@ -1,4 +1,5 @@
-"""Whether every pass leaves a function's answer as it was, by the interpreter, on data whose arithmetic is exact."""
+"""Whether every pass leaves a function's answer as it was, by the interpreter, on data whose
+arithmetic is exact."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def assert_same(before: Function, after: Function, what: str = "", **extents: in
         for a, b in pairs:
             np.testing.assert_array_equal(a, b)
     except Exception as error:
-        error.add_note(f"{what} {extents}\n{show(before)}\n{show(after)}") if hasattr(error, "add_note") else None
+        error.add_note(f"{what} {extents}\n{show(before)}\n{show(after)}") if hasattr(
+            error, "add_note"
+        ) else None
         raise
 
 

@@ -28,7 +28,9 @@ def test_a_tile_with_its_start_ahead_of_the_loop():
               for i in 0 .. 4 unrolled
                 C[i] = C[i] + A[o * 3 + k, i]
     """)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[6, 4], out C: float32[4])
           for o in 0 .. 2
             alloc C.acc: float32[4] @local align 64
@@ -43,11 +45,13 @@ def test_a_tile_with_its_start_ahead_of_the_loop():
                   C.acc[i] = C.acc[i] + A[o * 3 + k, i]
               for i in 0 .. 4 unrolled
                 C[i] = C.acc[i]
-    """)
+    """,
+    )
 
 
 def test_a_start_in_the_first_iteration():
-    g = promoted("""
+    g = promoted(
+        """
         function main(A: float32[n, m], out C: float32[1])
           C[0] = float32(7.0)
           for k in 0 .. n
@@ -55,7 +59,9 @@ def test_a_start_in_the_first_iteration():
               if k == 0 and l == 0
                 C[0] = float32(0.0)
               C[0] = C[0] + A[k, l]
-    """, *[dict(n=n, m=m) for n in (0, 1, 3) for m in (0, 1, 3)])
+    """,
+        *[dict(n=n, m=m) for n in (0, 1, 3) for m in (0, 1, 3)],
+    )
     assert "C.acc" in show(g)
 
 
@@ -66,7 +72,9 @@ def test_one_accumulator_a_lane_is_reduced_after_the_loop():
           for k in 0 .. 4
             C[0] = C[0] + reduce_add(A[ramp(k * 8, 1, 8)])
     """)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[32], out C: float32[1])
           alloc C.acc: float32[8] @local align 64
             C.acc[ramp(0, 1, 8)] = broadcast(float32(0.0), 8)
@@ -74,7 +82,8 @@ def test_one_accumulator_a_lane_is_reduced_after_the_loop():
             for k in 0 .. 4
               C.acc[ramp(0, 1, 8)] = C.acc[ramp(0, 1, 8)] + A[ramp(k * 8, 1, 8)]
             C[0] = C[0] + reduce_add(C.acc[ramp(0, 1, 8)])
-    """)
+    """,
+    )
 
 
 def test_masked_vectors_and_guarded_rows():
@@ -104,7 +113,9 @@ def test_the_outermost_loop_that_leaves_the_element_alone():
                   C[i] = C[i] + A[k, u, i, l]
     """)
     lines = show(g).splitlines()
-    assert lines.index("    alloc C.acc: float32[1] @local align 64") < lines.index("      for k in 0 .. 3")
+    assert lines.index("    alloc C.acc: float32[1] @local align 64") < lines.index(
+        "      for k in 0 .. 3"
+    )
 
 
 def test_a_term_that_only_some_iterations_add():
@@ -135,19 +146,22 @@ def test_two_sums_of_one_loop():
 @pytest.mark.parametrize("body", [
     "C[0] = C[0] + A[k]\n            D[k] = C[0] + C[1]",  # read at another place
     "C[k] = C[k] + A[k]",  # another element each time
-    "for i in 0 .. 3 unrolled\n              for j in 0 .. 3 unrolled\n                C[i + j] = C[i + j] + A[k]",
+    "for i in 0 .. 3 unrolled\n              for j in 0 .. 3 unrolled\n"
+    "                C[i + j] = C[i + j] + A[k]",
     "C[0] = C[0] + A[k]\n            C[1] = C[1] * A[k]",  # two places
     "for i in 0 .. 8\n              C[i] = C[i] + A[k]",  # not unrolled
     "C[I[0]] = C[I[0]] + A[k]",  # a place from data
 ])  # fmt: skip
 def test_others_stay_in_memory(body):
-    g = promoted(f"""
+    g = promoted(
+        f"""
         function main(A: float32[8], I: int64[1], out C: float32[8], out D: float32[8])
           for z in 0 .. 8
             C[z] = float32(0.0)
           for k in 0 .. 8
             {body}
-    """.replace("I[0]", "abs(I[0])"))
+    """.replace("I[0]", "abs(I[0])")
+    )
     assert ".acc" not in show(g)
 
 

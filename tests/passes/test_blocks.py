@@ -23,7 +23,9 @@ def test_iterators_predicate_and_init():
     """)
     g = lower_blocks(f)
     assert_same(f, g)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[10, 6], out C: float32[10])
           for o in 0 .. 3
             for i in 0 .. 4
@@ -32,7 +34,8 @@ def test_iterators_predicate_and_init():
                   if k == 0
                     C[o * 4 + i] = float32(0.0)
                   C[o * 4 + i] = C[o * 4 + i] + A[o * 4 + i, k]
-    """)
+    """,
+    )
 
 
 def test_the_first_of_several_reduce_loops_is_all_of_them_at_zero():
@@ -67,11 +70,14 @@ def test_loops_of_one_iteration_and_dead_branches_go():
     """)
     g = lower_blocks(f)
     assert_same(f, g)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[4], out C: float32[4])
           for j in 0 .. 4
             C[j] = A[j]
-    """)
+    """,
+    )
 
 
 def test_divisions_of_packed_indices_disappear():

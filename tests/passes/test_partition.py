@@ -25,14 +25,17 @@ def test_an_unrolled_tile_gets_a_shorter_tail():
               if o * 4 + i < 11
                 C[o * 4 + i] = A[o * 4 + i]
     """)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[11], out C: float32[11])
           for o in 0 .. 2
             for i in 0 .. 4 unrolled
               C[o * 4 + i] = A[o * 4 + i]
           for i in 0 .. 3 unrolled
             C[i + 8] = A[i + 8]
-    """)
+    """,
+    )
 
 
 def test_vectors_keep_their_lanes_and_the_guard_or_become_a_smaller_power_of_two():
@@ -57,13 +60,16 @@ def test_an_inner_loop_that_is_all_or_nothing_ends_earlier():
                 if o * 24 + m * 4 + i < 40
                   C[o * 24 + m * 4 + i] = A[o * 24 + m * 4 + i]
     """)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[40], out C: float32[40])
           for o in 0 .. 2 parallel
             for m in 0 .. min(10 - o * 6, 6)
               for i in 0 .. 4 unrolled
                 C[o * 24 + m * 4 + i] = A[o * 24 + m * 4 + i]
-    """)
+    """,
+    )
 
 
 def test_a_parallel_loop_stays_one():
@@ -74,7 +80,9 @@ def test_a_parallel_loop_stays_one():
               if o * 4 + i < 11
                 C[o * 4 + i] = A[o * 4 + i]
     """)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[11], out C: float32[11])
           for o in 0 .. 3 parallel
             if o < 2
@@ -83,7 +91,8 @@ def test_a_parallel_loop_stays_one():
             else
               for i in 0 .. 3 unrolled
                 C[i + 8] = A[i + 8]
-    """)
+    """,
+    )
 
 
 def test_two_tails_give_four_parts():
@@ -124,7 +133,9 @@ def test_what_no_guard_covers_runs_in_every_iteration():
     """)
 
 
-@pytest.mark.parametrize("condition", ["i * i < 30", "(o + i) // 2 < 3", "i >= o", "o * 8 + i * (o - 1) < 20"])
+@pytest.mark.parametrize(
+    "condition", ["i * i < 30", "(o + i) // 2 < 3", "i >= o", "o * 8 + i * (o - 1) < 20"]
+)
 def test_other_guards_stay(condition):
     g = cut(f"""
         function main(A: float32[64], out C: float32[64])

@@ -5,10 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tensorc import te
-from tensorc.ir.printer import show
-from tensorc.ir.walk import all_exprs, walk
-from tensorc.ir.stmt import For, If
-from tensorc.passes import lower
 from tensorc.schedule import Schedule
 from tests.passes.same import assert_lowers
 
@@ -42,7 +38,16 @@ def tiled(m, n, k, tile=(2, 4, 2, 4), depth=4, tail="cut", pack=False, decompose
     return s.function
 
 
-SIZES = [(16, 16, 8), (17, 16, 8), (16, 19, 8), (16, 13, 9), (15, 7, 5), (3, 5, 3), (1, 1, 1), (9, 33, 4)]
+SIZES = [
+    (16, 16, 8),
+    (17, 16, 8),
+    (16, 19, 8),
+    (16, 13, 9),
+    (15, 7, 5),
+    (3, 5, 3),
+    (1, 1, 1),
+    (9, 33, 4),
+]
 
 
 @pytest.mark.parametrize("tail", ["cut", "mask", "guard"])

@@ -21,7 +21,8 @@ def placed(text: str, *extents: dict[str, int]):
 
 
 def test_a_row_lives_inside_its_loop():
-    g = placed("""
+    g = placed(
+        """
         function main(A: float32[n, 8], out C: float32[n, 8])
           alloc T: float32[n, 8]
           for i in 0 .. n parallel
@@ -29,8 +30,13 @@ def test_a_row_lives_inside_its_loop():
               T[i, j] = A[i, j]
             for j2 in 0 .. 8
               C[i, j2] = T[i, 7 - j2]
-    """, dict(n=0), dict(n=3))
-    assert_text(g, """
+    """,
+        dict(n=0),
+        dict(n=3),
+    )
+    assert_text(
+        g,
+        """
         function main(A: float32[n, 8], out C: float32[n, 8])
           for i in 0 .. n parallel
             alloc T: float32[1, 8] @local align 64
@@ -38,7 +44,8 @@ def test_a_row_lives_inside_its_loop():
                 T[j] = A[i * 8 + j]
               for j2 in 0 .. 8
                 C[i * 8 + j2] = T[7 - j2]
-    """)
+    """,
+    )
 
 
 def test_values_carried_between_iterations_live_outside():
@@ -122,11 +129,13 @@ mask ramp(0, 1, 8) < broadcast(6, 8)
 
 
 def test_strides_of_parameters():
-    g = place_buffers(program("""
+    g = place_buffers(
+        program("""
         function main(A: float32[n, 8] strides [s, 2], out C: float32[n, 8])
           for i in 0 .. n
             C[i, ramp(0, 1, 8)] = A[i, ramp(0, 1, 8)]
-    """))
+    """)
+    )
     assert "A[ramp(i * s, 2, 8)]" in show(g)
     a = np.arange(60, dtype=np.float32).reshape(3, 20)[:, 0:16:2]
     np.testing.assert_array_equal(interpret(g, a), a)

@@ -19,7 +19,9 @@ def test_parallel_in_parallel_is_serial_and_so_is_a_single_iteration():
     """)
     g = assign_threads(f)
     assert_same(f, g)
-    assert_text(g, """
+    assert_text(
+        g,
+        """
         function main(A: float32[4, 4], out C: float32[4, 4])
           for k in 0 .. 2
             for i in 0 .. 4 parallel
@@ -28,4 +30,5 @@ def test_parallel_in_parallel_is_serial_and_so_is_a_single_iteration():
           for i in 0 .. 1
             for j in 0 .. 4 parallel
               C[i, j] = A[i, j]
-    """)
+    """,
+    )
