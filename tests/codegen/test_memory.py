@@ -144,3 +144,16 @@ function f(a: float32[n, m] strides [s, 1], out b: float32[n, m], k: int64)
     out = np.zeros((5, 4), np.float32)
     run(function, whole, out, scalars=(5, 4, 7, 3))
     np.testing.assert_array_equal(out, whole[:, :4] + 3)
+
+
+def test_masks_known_while_unrolling_vanish():
+    function = parse("""
+function f(a: float32[40], out b: float32[40])
+  for i in 0 .. 3 unrolled
+    b[ramp(i * 16, 1, 16)] = a[ramp(i * 16, 1, 16)] mask(ramp(i * 16, 1, 16) < broadcast(40, 16)) \
+mask ramp(i * 16, 1, 16) < broadcast(40, 16)
+""")
+    check(function, numbers("float32", 40))
+    text = emit(function, Target.host())
+    assert text.count("call <16 x float> @llvm.masked.load") == 1
+    assert text.count("load <16 x float>") == 2

@@ -79,7 +79,7 @@ class Context:
     pointers: dict[Buffer, Pointer]
     slice: Value
     error: Value
-    threads: Value | None
+    threads: Value
     flag: Value | None = None
     versions: dict[Buffer, int] = field(default_factory=dict)
     memo: dict[Expr, Value] = field(default_factory=dict)
@@ -159,14 +159,15 @@ def mangled(dtype: DType, memory: bool = False) -> str:
 def constant(value, dtype: DType) -> Value:
     """A literal, in every lane of a vector dtype."""
     scalar = llvm_type(dtype.scalar)
+    number = None if dtype.is_float else int(value)
     if dtype.is_float:
-        ref, number = _float_text(value, dtype), None
+        ref = _float_text(value, dtype)
     elif dtype.is_bool:
-        ref, number = ("true" if value else "false"), int(value)
+        ref = "true" if value else "false"
     else:
-        ref = number = int(value)
+        ref = str(number)
     if dtype.lanes == 1:
-        return Value(str(ref), scalar, 0, number)
+        return Value(ref, scalar, 0, number)
     return Value(f"splat ({scalar} {ref})", llvm_type(dtype))
 
 

@@ -115,7 +115,7 @@ class _Bits:
         self.bool = llvm_type(dtype("bool").with_lanes(lanes))
 
     def literal(self, value: int | Value) -> Value:
-        return constant(value, self.uint) if type(value) is int else value
+        return constant(value, self.uint) if isinstance(value, int) else value
 
     def op(self, name: str, a: int | Value, b: int | Value) -> Value:
         a, b = self.literal(a), self.literal(b)

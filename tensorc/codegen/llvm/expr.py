@@ -32,6 +32,7 @@ from tensorc.ir.expr import (
     BitXor,
     Broadcast,
     Cast,
+    Compare,
     Const,
     Div,
     Expr,
@@ -52,6 +53,7 @@ from tensorc.ir.expr import (
     Sub,
     add,
     index,
+    is_const,
     mul,
     neg,
     sub,
@@ -104,6 +106,15 @@ def as_ramp(expr: Expr) -> tuple[Expr, Expr] | None:
             if right and type(a) is Broadcast:
                 return mul(a.value, right[0]), mul(a.value, right[1])
     return None
+
+
+@lru_cache(maxsize=4096)
+def constant_ramp(expr: Expr) -> tuple[Expr, int] | None:
+    """As `as_ramp`, where the stride is a number."""
+    ramp = as_ramp(expr)
+    if ramp is None or type(ramp[1]) is not Const:
+        return None
+    return ramp[0], int(ramp[1].value)
 
 
 def splat(ctx: Context, value: Value, dtype: DType) -> Value:
@@ -267,7 +278,9 @@ def _floor_division(ctx: Context, expr) -> Value:
 
 
 def _uniform(expr: Expr) -> int | None:
-    return expr.value.value if type(expr) is Broadcast and type(expr.value) is Const else None
+    if type(expr) is Broadcast and type(expr.value) is Const:
+        return int(expr.value.value)
+    return None
 
 
 def _shift_or_mask(ctx: Context, quotient: bool, a: Value, divisor: int, dtype: DType) -> Value:
@@ -372,24 +385,39 @@ def compare(ctx: Context, op: str, a: Value, b: Value, dtype: DType) -> Value:
 
 def _compare_lane_numbers(ctx: Context, expr) -> Value | None:
     """`base + lane < bound` in 32 bits: lane numbers against a clamped `bound - base`."""
+    room = _room(expr)
+    if room is None:
+        return None
+    distance, cls = room
+    lanes, limit = expr.dtype.lanes, ctx.emit(distance)
+    if limit.const is not None:
+        return _constant_mask([_FOLD[cls](lane, limit.const) for lane in range(lanes)])
+    limit = intrinsic(ctx, "smax", int64, limit, constant(-1, int64))
+    limit = intrinsic(ctx, "smin", int64, limit, constant(lanes, int64))
+    wide = int32.with_lanes(lanes)
+    limits = splat(ctx, convert(ctx, limit, int64, int32), wide)
+    return compare(ctx, f"icmp s{_INTEGER[cls]}", steps(lanes, 1, "i32"), limits, wide)
+
+
+@lru_cache(maxsize=4096)
+def _room(expr: Compare) -> tuple[Expr, type[Compare]] | None:
+    """(distance, relation) where a comparison of vectors says `lane relation distance`."""
     left, right = as_ramp(expr.a), as_ramp(expr.b)
     if left is None or right is None:
         return None
-    lane = sub(left[1], right[1])
-    if type(lane) is not Const or lane.value not in (1, -1):
-        return None
-    lanes, cls = expr.dtype.lanes, type(expr)
+    lane, cls = sub(left[1], right[1]), type(expr)
     distance = sub(right[0], left[0])
-    if lane.value < 0:  # base - lane < bound: lane > base - bound
-        distance, cls = neg(distance), {LT: GT, GT: LT, LE: GE, GE: LE}[cls]
-    room = ctx.emit(simplify(distance))
-    room = intrinsic(ctx, "smax", int64, room, constant(-1, int64))
-    room = intrinsic(ctx, "smin", int64, room, constant(lanes, int64))
-    narrow_room = convert(ctx, room, int64, int32)
-    wide = int32.with_lanes(lanes)
-    return compare(
-        ctx, f"icmp s{_INTEGER[cls]}", steps(lanes, 1, "i32"), splat(ctx, narrow_room, wide), wide
-    )
+    if is_const(lane, -1):  # base - lane < bound: lane > base - bound
+        return simplify(neg(distance)), {LT: GT, GT: LT, LE: GE, GE: LE}[cls]
+    return (simplify(distance), cls) if is_const(lane, 1) else None
+
+
+def _constant_mask(lanes: list[int]) -> Value:
+    words = ["true" if lane else "false" for lane in lanes]
+    kind = vector_type("i1", len(words))
+    if len(set(words)) == 1:
+        return Value(f"splat (i1 {words[0]})", kind)
+    return Value(f"<{', '.join([f'i1 {word}' for word in words])}>", kind)
 
 
 @emits(Not)

@@ -16,9 +16,9 @@ from tensorc.codegen.llvm.context import (
     steps,
     vector_type,
 )
-from tensorc.codegen.llvm.expr import as_ramp, choose, splat
+from tensorc.codegen.llvm.expr import choose, constant_ramp, splat
 from tensorc.dtypes import DType, bool_
-from tensorc.ir.expr import Buffer, Const, Expr, Load
+from tensorc.ir.expr import Buffer, Expr, Load
 from tensorc.ir.stmt import Store
 
 _WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
@@ -75,63 +75,58 @@ def _advance(ctx: Context, where: Value, value: Value, step: int) -> Value:
 def emit_load(ctx: Context, load: Load) -> Value:
     """The element or the vector of elements that a load names."""
     (offset,) = load.indices
-    lanes = offset.dtype.lanes
+    buffer, lanes = load.buffer, offset.dtype.lanes
     if lanes == 1:
-        return _load_scalar(
-            ctx, load.buffer, offset, None if load.mask is None else ctx.emit(load.mask)
-        )
+        mask = None if load.mask is None else ctx.emit(load.mask)
+        return _load_scalar(ctx, buffer, offset, mask)
     mask = _mask(ctx, load.mask, lanes)
-    ramp = as_ramp(offset)
-    stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
+    ramp = constant_ramp(offset)
+    if ramp is None:
+        return _gather(ctx, load, _lane_pointers(ctx, buffer, offset), mask)
+    base, stride = ramp
     if stride == 0 and mask is None:
-        return splat(ctx, _load_scalar(ctx, load.buffer, ramp[0], None), load.dtype)
+        return splat(ctx, _load_scalar(ctx, buffer, base, None), load.dtype)
     if stride == 1:
-        return _load_contiguous(
-            ctx, load.buffer, address(ctx, load.buffer, ramp[0]), load.dtype, mask
-        )
+        return _load_contiguous(ctx, buffer, address(ctx, buffer, base), load.dtype, mask)
     if stride == -1:
-        start = address(ctx, load.buffer, ramp[0], 1 - lanes)
-        value = _load_contiguous(
-            ctx, load.buffer, start, load.dtype, mask and _reverse(ctx, mask, lanes)
-        )
-        return _reverse(ctx, value, lanes)
-    if stride is not None and 1 < stride <= _WIDEST_STRIDE and mask is None:
+        start = address(ctx, buffer, base, 1 - lanes)
+        back = mask and _reverse(ctx, mask, lanes)
+        return _reverse(ctx, _load_contiguous(ctx, buffer, start, load.dtype, back), lanes)
+    if 1 < stride <= _WIDEST_STRIDE and mask is None:
         wide = load.dtype.with_lanes((lanes - 1) * stride + 1)
-        value = _load_contiguous(ctx, load.buffer, address(ctx, load.buffer, ramp[0]), wide, None)
+        value = _load_contiguous(ctx, buffer, address(ctx, buffer, base), wide, None)
         return _shuffle(ctx, value, [lane * stride for lane in range(lanes)])
-    return _gather(ctx, load, ramp, stride, mask)
+    return _gather(ctx, load, _strided_pointers(ctx, buffer, base, stride, lanes), mask)
 
 
 def emit_store(ctx: Context, store: Store) -> None:
     """Write an element, or a vector of elements."""
     (offset,) = store.indices
-    lanes = offset.dtype.lanes
-    dtype = store.buffer.dtype.with_lanes(lanes)
+    buffer, lanes = store.buffer, offset.dtype.lanes
+    dtype = buffer.dtype.with_lanes(lanes)
     value = ctx.emit(store.value)
-    mark_written(ctx, store.buffer)
+    mark_written(ctx, buffer)
     if lanes == 1:
-        _store_scalar(ctx, store.buffer, offset, value)
+        _store_scalar(ctx, buffer, offset, value)
         return
     if store.value.dtype.lanes == 1:
         value = splat(ctx, value, dtype)
+    value = _to_memory(ctx, value, dtype)
     mask = _mask(ctx, store.mask, lanes)
-    ramp = as_ramp(offset)
-    stride = ramp[1].value if ramp and type(ramp[1]) is Const else None
-    if stride == -1:
-        value, mask = _reverse(ctx, value, lanes), mask and _reverse(ctx, mask, lanes)
-        _store_contiguous(
-            ctx,
-            address(ctx, store.buffer, ramp[0], 1 - lanes),
-            _to_memory(ctx, value, dtype),
-            dtype,
-            mask,
-        )
-    elif stride == 1:
-        _store_contiguous(
-            ctx, address(ctx, store.buffer, ramp[0]), _to_memory(ctx, value, dtype), dtype, mask
-        )
+    ramp = constant_ramp(offset)
+    if ramp is None:
+        _scatter(ctx, dtype, _lane_pointers(ctx, buffer, offset), value, mask)
+        return
+    base, stride = ramp
+    if stride == 1:
+        _store_contiguous(ctx, address(ctx, buffer, base), value, dtype, mask)
+    elif stride == -1:
+        start = address(ctx, buffer, base, 1 - lanes)
+        back = mask and _reverse(ctx, mask, lanes)
+        _store_contiguous(ctx, start, _reverse(ctx, value, lanes), dtype, back)
     else:
-        _scatter(ctx, store, ramp, stride, _to_memory(ctx, value, dtype), mask)
+        where = _strided_pointers(ctx, buffer, base, stride, lanes)
+        _scatter(ctx, dtype, where, value, mask)
 
 
 def mark_written(ctx: Context, buffer: Buffer) -> None:
@@ -143,11 +138,8 @@ def _load_scalar(ctx: Context, buffer: Buffer, offset: Expr, mask: Value | None)
     if mask is None or mask.const == 1:
         where, alignment = address(ctx, buffer, offset)
         kind = llvm_type(buffer.dtype, memory=True)
-        return _from_memory(
-            ctx,
-            _read(ctx, buffer, f"load {kind}, {where.typed}, align {alignment}", kind, where.depth),
-            buffer.dtype,
-        )
+        text = f"load {kind}, {where.typed}, align {alignment}"
+        return _from_memory(ctx, _read(ctx, buffer, text, kind, where.depth), buffer.dtype)
     zero = constant(0, buffer.dtype)
     return choose(
         ctx, mask, buffer.dtype, lambda: _load_scalar(ctx, buffer, offset, None), lambda: zero
@@ -174,46 +166,50 @@ def _read(ctx: Context, buffer: Buffer, text: str, kind: str, depth: int) -> Val
     return ctx.builder.load(text, kind, depth, buffer, ctx.versions.get(buffer, 0))
 
 
-def _gather(ctx: Context, load: Load, ramp, stride: int | None, mask: Value | None) -> Value:
-    where, alignment = _pointers(ctx, load.buffer, load.indices[0], ramp, stride)
+def _gather(ctx: Context, load: Load, where: tuple[Value, int], mask: Value | None) -> Value:
+    places, alignment = where
     kind, lanes = llvm_type(load.dtype, memory=True), load.dtype.lanes
     mask = mask or Value(_TRUE, vector_type("i1", lanes))
     name = f"llvm.masked.gather.{mangled(load.dtype, memory=True)}.v{lanes}p0"
-    ctx.module.declare(name, f"{kind} (<{lanes} x ptr>, {mask.type}, {kind})")
-    pointers = f"<{lanes} x ptr> align {alignment} {where.ref}"
+    ctx.module.declare(name, f"{kind} ({places.type}, {mask.type}, {kind})")
+    pointers = f"{places.type} align {alignment} {places.ref}"
     text = f"call {kind} @{name}({pointers}, {mask.typed}, {kind} zeroinitializer)"
-    value = _read(ctx, load.buffer, text, kind, max(where.depth, mask.depth))
+    value = _read(ctx, load.buffer, text, kind, max(places.depth, mask.depth))
     return _from_memory(ctx, value, load.dtype)
 
 
 def _scatter(
-    ctx: Context, store: Store, ramp, stride: int | None, value: Value, mask: Value | None
+    ctx: Context, dtype: DType, where: tuple[Value, int], value: Value, mask: Value | None
 ) -> None:
-    where, alignment = _pointers(ctx, store.buffer, store.indices[0], ramp, stride)
-    lanes = store.indices[0].dtype.lanes
-    mask = mask or Value(_TRUE, vector_type("i1", lanes))
-    kind = mangled(store.buffer.dtype.with_lanes(lanes), memory=True)
-    name = f"llvm.masked.scatter.{kind}.v{lanes}p0"
-    ctx.module.declare(name, f"void ({value.type}, <{lanes} x ptr>, {mask.type})")
-    pointers = f"<{lanes} x ptr> align {alignment} {where.ref}"
+    places, alignment = where
+    mask = mask or Value(_TRUE, vector_type("i1", dtype.lanes))
+    name = f"llvm.masked.scatter.{mangled(dtype, memory=True)}.v{dtype.lanes}p0"
+    ctx.module.declare(name, f"void ({value.type}, {places.type}, {mask.type})")
+    pointers = f"{places.type} align {alignment} {places.ref}"
     ctx.builder.do(f"call void @{name}({value.typed}, {pointers}, {mask.typed})")
 
 
-def _pointers(
-    ctx: Context, buffer: Buffer, offset: Expr, ramp, stride: int | None
-) -> tuple[Value, int]:
+def _lane_pointers(ctx: Context, buffer: Buffer, offset: Expr) -> tuple[Value, int]:
     """One address a lane, and the alignment of each."""
-    lanes, size = offset.dtype.lanes, buffer.dtype.bytes
+    return _pointers(ctx, buffer, ctx.pointers[buffer].value, ctx.emit(offset), offset.dtype.lanes)
+
+
+def _strided_pointers(
+    ctx: Context, buffer: Buffer, base: Expr, stride: int, lanes: int
+) -> tuple[Value, int]:
+    """As `_lane_pointers`, from one address and constant offsets."""
+    scalar = "i32" if abs(stride) * lanes < 1 << 31 else "i64"
+    offsets = steps(lanes, stride, scalar)
+    return _pointers(ctx, buffer, address(ctx, buffer, base)[0], offsets, lanes)
+
+
+def _pointers(
+    ctx: Context, buffer: Buffer, base: Value, offsets: Value, lanes: int
+) -> tuple[Value, int]:
     kind = llvm_type(buffer.dtype, memory=True)
-    if stride is None:
-        base, lane_offsets = ctx.pointers[buffer].value, ctx.emit(offset)
-    else:
-        base, _ = address(ctx, buffer, ramp[0])
-        scalar = "i32" if abs(stride) * lanes < 1 << 31 else "i64"
-        lane_offsets = steps(lanes, stride, scalar)
-    text = f"getelementptr {kind}, {base.typed}, {lane_offsets.typed}"
-    where = ctx.builder.hoist(text, f"<{lanes} x ptr>", max(base.depth, lane_offsets.depth))
-    return where, math.gcd(size, ctx.pointers[buffer].alignment)
+    text = f"getelementptr {kind}, {base.typed}, {offsets.typed}"
+    places = ctx.builder.hoist(text, f"<{lanes} x ptr>", max(base.depth, offsets.depth))
+    return places, math.gcd(buffer.dtype.bytes, ctx.pointers[buffer].alignment)
 
 
 def _store_scalar(ctx: Context, buffer: Buffer, offset: Expr, value: Value) -> None:

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from threading import Lock
 
-import llvmlite.binding as llvm
+import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
 import tensorc.codegen.llvm.math  # noqa: F401 - adds the emitter of calls
 from tensorc.artifact import Artifact, Param
@@ -157,7 +157,7 @@ def _param(buffer: Buffer, function: Function) -> Param:
 def _extent(buffer: Buffer, extent: Expr) -> int | str:
     match extent:
         case Const(value):
-            return value
+            return int(value)
         case Var(name=name):
             return name
         case _:

@@ -106,13 +106,13 @@ def _capture(
         pointers[buffer] = pointer = Pointer(value, outer.alignment, buffer not in written)
         arguments.append(Argument(declare_pointer(pointer), outer.value))
     for var in variables:
-        outer = ctx.variables.get(var)
-        if outer is None:
+        known = ctx.variables.get(var)
+        if known is None:
             continue
-        inner[var] = outer
-        if outer.const is None:
-            inner[var] = argument("scalar", len(arguments), var.name, outer.type)
-            arguments.append(Argument(inner[var].typed, outer))
+        inner[var] = known
+        if known.const is None:
+            inner[var] = argument("scalar", len(arguments), var.name, known.type)
+            arguments.append(Argument(inner[var].typed, known))
     if start.const is None:
         arguments.append(Argument("i64 %start", start))
     if flag is not None:
@@ -126,7 +126,7 @@ def _capture(
         pointers,
         Value("%workspace", "ptr"),
         Value("%error", "ptr"),
-        None,
+        index(1),  # a parallel loop in a task would be serial
         flag and Value("%flag", "ptr"),
         loops=list(ctx.loops),
     )

@@ -84,7 +84,7 @@ def _unrolled(ctx: Context, loop: For) -> None:
     if type(loop.extent) is not Const:
         raise UnsupportedError(f"loop {loop.var.name!r}: an unrolled loop needs a constant extent")
     start = ctx.emit(loop.start)
-    for step in range(loop.extent.value):
+    for step in range(int(loop.extent.value)):
         ctx.variables[loop.var] = add(ctx, start, index(step))
         ctx.loops.append((loop.var, loop.start, loop.extent))
         emit_stmt(ctx, loop.body)
