@@ -55,7 +55,8 @@ class _Accesses:
         self.what = f"compute {stage.origin!r}"
         self.extents = extents
         self.seen: set[tuple[int, int]] = set()
-        self.domains: list[Domain] = []  # kept alive, so that their ids stay different
+        # The condition that made each guarded domain, and where; kept alive, so that ids stay different.
+        self.guards: dict[int, tuple[Domain, Expr, Domain]] = {}
 
     def visit(self, expr: Expr, domain: Domain) -> None:
         operands = children(expr)
@@ -68,10 +69,10 @@ class _Accesses:
         match expr:
             case IfThenElse(condition, true, false):
                 self.visit(condition, domain)
-                holds, fails = domain.given(condition), domain.given(negate(condition))
-                self.domains += (holds, fails)
-                self.visit(true, holds)
-                self.visit(false, fails)
+                for guard, side in ((condition, true), (negate(condition), false)):
+                    inside = domain.given(guard)
+                    self.guards[id(inside)] = (inside, guard, domain)
+                    self.visit(side, inside)
             case Load():
                 self._check(expr, domain)
             case _:
@@ -87,12 +88,20 @@ class _Accesses:
                     f"{self.what}: access {show(load)} has an index that is loaded from data, "
                     "which is not supported; index by iterators"
                 )
-            if not _is_proved(index, extent, domain):
+            if not _is_proved(index, extent, domain) and not self._is_dead(domain):
                 raise ExpressionError(
                     f"{self.what}: access {show(load)} "
                     f"{_complaint(index, extent, dimension, domain)}; guard it with "
                     "te.if_then_else"
                 )
+
+    def _is_dead(self, domain: Domain) -> bool:
+        """Whether one of the conditions that guard this place is never true."""
+        while id(domain) in self.guards:
+            _, guard, domain = self.guards[id(domain)]
+            if can_prove(negate(guard), domain):
+                return True
+        return False
 
     def _is_within(self, var: Var, extent: Expr) -> bool:
         """Whether an iterator's axis is no longer than the dimension; most accesses are such."""

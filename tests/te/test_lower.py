@@ -452,3 +452,9 @@ def test_variables_of_one_name():
     P, Q = te.placeholder((n,), name="P"), te.placeholder((m,), name="Q")
     with refused("lower: two variables are named 'n'; use one te.var, or two names"):
         te.lower([P, Q, te.compute((n,), lambda i: P[i], name="R")])
+
+
+def test_a_side_that_is_never_taken_needs_no_proof():
+    b = te.placeholder((1, 1), name="B")
+    te.lower([b, te.compute((1, 1), lambda i, j: te.if_then_else(j + 1 < 1, b[i, j + 1], 0.0), name="C")])
+    te.lower([b, te.compute((1, 1), lambda i, j: te.if_then_else(j < 1, b[i, j], b[i, j + 1]), name="C")])
