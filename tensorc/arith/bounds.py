@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tensorc.arith.affine import Terms, add_scaled, drop_zeros, factors, linear, multiply
-from tensorc.arith.intervals import UNKNOWN, Range, hull, meet, operation, within
+from tensorc.arith.intervals import UNKNOWN, Range, hull, meet, operation, ordered, within
 from tensorc.dtypes import bool_, int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
@@ -38,7 +38,7 @@ class Domain:
     conditions known to hold (True) or not to hold (False).
     """
 
-    __slots__ = ("_about", "_canonical", "_memo", "_own", "facts", "opaque", "ranges", "truths")
+    __slots__ = ("_about", "_canonical", "_memo", "_own", "_search", "facts", "opaque", "ranges", "truths")
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Domain:
         self._memo: dict[Expr, Range] = {}
         self._about: dict[Expr, list[Fact]] | None = None
         self._own: dict[Expr, list[Fact]] = {}
+        self._search = _Search()
         self._canonical: Domain | None = None
 
     def bind(self, var: Var, start: Expr | int, extent: Expr | int) -> Domain:
@@ -71,7 +72,7 @@ class Domain:
         last = dict(first[0])
         add_scaled(last, below[0], 1)
         last, end = drop_zeros(last), first[1] + below[1] - 1
-        domain = self._with_range(var, (lower(*first, self), upper(last, end, self)))
+        domain = self._with_range(var, (range_of_form(*first, self)[0], range_of_form(last, end, self)[1]))
         if first[0]:  # var - start >= 0
             domain = domain._with_fact({var: 1, **{atom: -scale for atom, scale in first[0].items()}}, -first[1])
         if last:  # start + extent - 1 - var >= 0
@@ -97,12 +98,25 @@ class Domain:
             return self
         holds = type(condition) is not Not
         truth = condition if holds else condition.value
-        domain = Domain(self.ranges, self.facts, {**self.truths, truth: holds}, self.opaque)
+        if self.truths.get(truth) is holds:
+            return self
+        domain = self._copy(truths={**self.truths, truth: holds})
         if not isinstance(truth, Compare) or not truth.a.dtype.is_int:
             return domain
         domain = domain._with_comparison(_OPERATORS[type(truth) if holds else NEGATED[type(truth)]], truth.a, truth.b)
         if domain is not self and not all(type(e) is Var for e in _atoms(truth)):
-            domain = Domain(domain.ranges, domain.facts, domain.truths, (*self.opaque, condition))
+            domain = domain._copy(opaque=(*self.opaque, condition))
+        return domain
+
+    def _copy(self, ranges=None, facts=None, truths=None, opaque=None) -> Domain:
+        domain = Domain(
+            self.ranges if ranges is None else ranges,
+            self.facts if facts is None else facts,
+            self.truths if truths is None else truths,
+            self.opaque if opaque is None else opaque,
+        )
+        if self._search.nesting:
+            domain._search = self._search
         return domain
 
     def _forget(self, var: Var) -> Domain:
@@ -119,10 +133,7 @@ class Domain:
         )
 
     def _with_range(self, atom: Expr, found: Range) -> Domain:
-        lo, hi = found
-        if lo is not None and hi is not None and hi < lo:  # nothing is ever evaluated here
-            found = (lo, lo)
-        return Domain({**self.ranges, atom: found}, self.facts, self.truths, self.opaque)
+        return self._copy({**self.ranges, atom: ordered(*found)})
 
     def _with_comparison(self, operator: str, a: Expr, b: Expr) -> Domain:
         if a.dtype is not int64:
@@ -137,7 +148,7 @@ class Domain:
             return self
         opposite = {atom: -scale for atom, scale in terms.items()}
         if operator == "!=":  # a number that differs from its least value is larger
-            lo, hi = lower(terms, constant, self), upper(terms, constant, self)
+            lo, hi = range_of_form(terms, constant, self)
             domain = self._with_fact(terms, constant - 1) if lo == 0 else self
             return domain._with_fact(opposite, -constant - 1) if hi == 0 else domain
         domain = self
@@ -173,7 +184,7 @@ class Domain:
             new = (-(-bound // scale), None) if scale > 0 else (None, bound // scale)
             ranges[atom] = meet(ranges.get(atom, UNKNOWN), new)
         facts = self.facts if len(terms) == 1 else (*self.facts, (terms, constant))
-        domain = Domain(ranges, facts, self.truths, self.opaque)
+        domain = self._copy(ranges, facts)
         if len(terms) == 1:
             return domain._with_numerator(*next(iter(terms.items())), constant)
         return domain
@@ -203,8 +214,32 @@ class Domain:
         own = self._own.get(atom)
         if own is None:
             self._own[atom] = []  # while they are looked for, it has none
-            self._own[atom] = own = _own_facts(atom, self)
+            with self._search:
+                self._own[atom] = own = _own_facts(atom, self)
         return own + known if known else own
+
+
+_DEPTH = 4  # how many facts one bound may combine
+_NESTING = 6  # how deep the search for one range may call for others before it takes no more facts
+_STEPS = 300  # how many forms one search may look at before it takes no more facts
+
+
+class _Search:
+    """How far a search for a bound has come, with all those that it calls for: what keeps it short."""
+
+    __slots__ = ("left", "nesting")
+
+    def __init__(self):
+        self.nesting = 0
+        self.left = 0
+
+    def __enter__(self) -> None:
+        if not self.nesting:
+            self.left = _STEPS
+        self.nesting += 1
+
+    def __exit__(self, *error) -> None:
+        self.nesting -= 1
 
 
 _OPERATORS = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
@@ -278,7 +313,8 @@ def range_of_form(terms: Terms, constant: int, domain: Domain) -> Range:
     """The range of a linear form, by ranges and facts."""
     if not domain.facts and all([type(atom) is Var for atom in terms]):
         return range_of_variables(terms, constant, domain.ranges)
-    return lower(terms, constant, domain), upper(terms, constant, domain)
+    with domain._search:
+        return ordered(lower(terms, constant, domain), upper(terms, constant, domain))
 
 
 def range_of_variables(terms: Terms, constant: int, ranges: dict[Expr, Range]) -> Range:
@@ -303,19 +339,17 @@ def range_of_atom(atom: Expr, domain: Domain) -> Range:
     found = domain._memo.get(atom)
     if found is None:
         domain._memo[atom] = UNKNOWN if known is None else known  # while it is looked for
-        match atom:
-            case Select(condition, true, false) | IfThenElse(condition, true, false):
-                holds = range_of(true, domain.given(condition, loads=True))
-                found = hull(holds, range_of(false, domain.given(logical_not(condition), loads=True)))
-            case _:
-                found = operation(atom, lambda operand: range_of(operand, domain))
+        with domain._search:
+            match atom:
+                case Select(condition, true, false) | IfThenElse(condition, true, false):
+                    holds = range_of(true, domain.given(condition, loads=True))
+                    found = hull(holds, range_of(false, domain.given(logical_not(condition), loads=True)))
+                case _:
+                    found = operation(atom, lambda operand: range_of(operand, domain))
         if known is not None:
             found = meet(found, known)
         domain._memo[atom] = found
     return found
-
-
-_DEPTH = 4  # how many facts one bound may combine
 
 
 def upper(terms: Terms, constant: int, domain: Domain) -> int | None:
@@ -329,7 +363,10 @@ def lower(
 ) -> int | None:
     """The greatest lower bound found of a linear form; the search ends once it is `enough`."""
     best, loose = _by_ranges(terms, constant, domain)
-    if depth == 0 or not terms or enough is not None and best is not None and best >= enough:
+    search = domain._search
+    search.left -= 1
+    depth = min(depth, _NESTING - search.nesting) if search.left > 0 else 0
+    if depth <= 0 or not terms or enough is not None and best is not None and best >= enough:
         return best
     if not domain.facts and all([type(atom) is Var for atom in terms]):
         return best
@@ -405,7 +442,8 @@ def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -
 
 def nonnegative(terms: Terms, constant: int, domain: Domain) -> bool:
     """Whether a linear form is proved to be at least 0."""
-    found = lower(terms, constant, domain, enough=0)
+    with domain._search:
+        found = lower(terms, constant, domain, enough=0)
     if found is not None and found >= 0:
         return True
     for atom, scale in terms.items():
@@ -417,7 +455,7 @@ def nonnegative(terms: Terms, constant: int, domain: Domain) -> bool:
 def _nonnegative_quotient(terms: Terms, constant: int, quotient: FloorDiv, scale: int, domain: Domain) -> bool:
     """For d > 0: x // d <= r where x < (r + 1) * d, and x // d >= -r where x >= -r * d."""
     divisor = linear(quotient.b)
-    least = lower(*divisor, domain, enough=1)
+    least = range_of_form(*divisor, domain)[0]
     if least is None or least < 1:
         return False
     numerator = linear(quotient.a)
@@ -478,7 +516,8 @@ def _product_facts(atom: Mul, domain: Domain) -> list[Fact]:
             known += [({part: 1}, -lo)] if lo is not None else []
             known += [({part: -1}, hi)] if hi is not None else []
             facts += [multiply(*fact, *others) for fact in known]
-    return [fact for fact in facts if atom in fact[0]]
+    # atoms of more factors than this one would call for facts about them in turn, without an end
+    return [fact for fact in facts if atom in fact[0] and all([len(factors(e)) <= len(parts) for e in fact[0]])]
 
 
 def exact(terms: Terms, constant: int, domain: Domain) -> bool:
@@ -494,10 +533,10 @@ def exact(terms: Terms, constant: int, domain: Domain) -> bool:
 
 
 def _is_data(atom: Expr, domain: Domain) -> bool:
-    if type(atom) is Var or atom.dtype is not int64:
+    if not any([type(e) is Load or type(e) is Call or type(e) is Cast for e in walk_expr(atom)]):
         return False
     if None not in range_of_atom(atom, domain):
         return False
     if type(atom) in (Load, Call, Cast):
         return not any([atom in fact[0] for fact in domain.facts])
-    return any([_is_data(operand, domain) for operand in children(atom)])
+    return any([operand.dtype is int64 and _is_data(operand, domain) for operand in children(atom)])

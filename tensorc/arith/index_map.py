@@ -35,9 +35,10 @@ class IndexMap:
             outputs = (outputs,)
         return IndexMap(inputs, tuple([as_index(output) for output in outputs]))
 
-    def apply(self, indices: Sequence[Expr | int], domain: Domain = Domain()) -> tuple[Expr, ...]:
+    def apply(self, indices: Sequence[Expr | int], domain: Domain | None = None) -> tuple[Expr, ...]:
         """The outputs for these indices, simplified. Raises ExpressionError for a wrong number of indices."""
         values = dict(zip(self.inputs, map(as_index, self._checked(indices))))
+        domain = Domain() if domain is None else domain
         return tuple([simplify(substitute(output, values), domain) for output in self.outputs])
 
     def image(self, shape: Sequence[int]) -> tuple[int, ...]:

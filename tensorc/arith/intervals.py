@@ -49,7 +49,12 @@ def meet(a: Range, b: Range) -> Range:
     """What lies in both."""
     lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
     hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
-    return lo, hi
+    return ordered(lo, hi)
+
+
+def ordered(lo: int | None, hi: int | None) -> Range:
+    """The range between bounds; where they contradict one another, nothing is ever evaluated, and any range is right."""
+    return (lo, lo) if lo is not None and hi is not None and hi < lo else (lo, hi)
 
 
 def plus(a: Range, b: Range) -> Range:

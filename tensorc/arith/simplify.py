@@ -31,7 +31,8 @@ def simplify(expr: Expr, domain: Domain = _NOTHING) -> Expr:
     """The canonical form of an expression of any dtype in a domain; the same object if nothing changes."""
     if type(expr) is Const:
         return expr
-    return Simplifier(canonical(domain)).simplify(expr)
+    domain = Domain() if domain is _NOTHING else canonical(domain)  # what a domain remembers is to go with it
+    return Simplifier(domain).simplify(expr)
 
 
 def canonical(domain: Domain) -> Domain:
