@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from tensorc.dtypes import DType, bool_, dtype as as_dtype, int64
@@ -526,20 +527,16 @@ def _round(value: float, dtype: DType) -> float:
         return math.copysign(math.inf, value)
 
 
-_SMALL = {value: Const(value, int64) for value in range(-64, 4097)}
-
-
+@lru_cache(maxsize=4096)
 def index(value: int) -> Const:
     """The int64 literal."""
-    small = _SMALL.get(value)
-    return Const(int(value), int64) if small is None else small
+    return Const(int(value), int64)
 
 
 def as_index(value) -> Expr:
     """An index expression from an int or an Expr; other integer dtypes are cast to int64."""
     if type(value) is int:
-        small = _SMALL.get(value)
-        return const(value, int64) if small is None else small
+        return index(value) if -4096 <= value <= 4096 else const(value, int64)
     if isinstance(value, Expr):
         if value.dtype.scalar is int64:
             return value

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -115,25 +114,28 @@ def measure(
             call()
         samples.append((time.perf_counter() - start) / calls)
     samples.sort()
-    middle = statistics.median(samples)
-    quarters = statistics.quantiles(samples, n=4, method="inclusive")
+    first, middle, third = (float(value) for value in np.quantile(samples, (0.25, 0.5, 0.75)))
     return Timing(
-        seconds=middle, spread=(quarters[2] - quarters[0]) / middle, samples=tuple(samples),
+        seconds=middle, spread=(third - first) / middle, samples=tuple(samples),
         calls=calls, threads=threads, flops=flops, bytes=bytes,
-        peak=statistics.median(peaks), bandwidth=statistics.median(copies),
+        peak=_median(peaks), bandwidth=_median(copies),
     )  # fmt: skip
 
 
 def peak(threads: int | None = None, dtype: str = "float32", samples: int = 15) -> float:
     """FLOP/s of fused multiply-adds (each is two) on so many threads, for float32 or float64."""
     count = _count(threads)
-    return statistics.median(_sample_peak(count, dtype == "float64") for _ in range(samples))
+    return _median([_sample_peak(count, dtype == "float64") for _ in range(samples)])
 
 
 def bandwidth(threads: int | None = None, samples: int = 5) -> float:
     """Bytes/s of a copy that does not fit the caches, read and written bytes both counted."""
     copier = _Copier(_count(threads))
-    return statistics.median(copier.sample() for _ in range(samples))
+    return _median([copier.sample() for _ in range(samples)])
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values))
 
 
 def _count(count: int | None) -> int:
