@@ -28,6 +28,7 @@ from tensorc.ir.expr import (
     Var,
     broadcast,
     index,
+    is_const,
     logical_not,
     sub,
 )  # fmt: skip
@@ -242,7 +243,8 @@ class _Promoter:
             loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer
         )
         _take_start_inside(group, sites, site, domain.bind(loop.var, loop.start, loop.extent))
-        return group
+        plain = [site for site in sites if not as_update(site.store)]
+        return group if len(plain) == len(group.dropped) else None  # memory may hold nothing yet
 
     def _local(
         self, buffer: Buffer, inner: list[For], lanes: int
@@ -422,15 +424,14 @@ def _take_start_inside(group: _Group, sites: list[_Site], update: _Site, domain:
     if any(not can_prove(each.extent >= 1, domain) for each in chain[1:]):
         return
     firsts = [EQ(each.var, each.start) for each in chain]
+    starts = {each.var: each.start for each in chain}
     rest = [c for c in site.conditions if c not in firsts and c not in group.guards]
-    fresh = all(
-        variables(c).isdisjoint({each.var for each in (group.loop, *site.loops)}) for c in rest
-    )
-    if (
-        fresh
-        and all(first in site.conditions for first in firsts)
-        and all(not _loads(c) for c in rest)
-    ):
+    rest = [simplify(substitute(c, starts), domain) for c in rest]
+    rest = [c for c in rest if not is_const(c, True)]
+    inside = {each.var for each in (group.loop, *site.loops)}
+    if any(_loads(c) or not variables(c).isdisjoint(inside) for c in rest):
+        return
+    if all(first in site.conditions for first in firsts):
         group.start, group.fresh = value, tuple(rest)
         group.dropped.append(site.store)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import (
+    EQ,
     Add,
     And,
     Binary,
@@ -49,7 +50,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
-from tensorc.ir.walk import children, map_substmts, rebuild, substitute, uses, walk_expr
+from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses, walk_expr
 from tensorc.passes.common import (
     conjunction,
     conjuncts,
@@ -121,9 +122,23 @@ class _Vectorizer:
         self.memo: dict[Expr, Expr | None] = {}
         self.mask: Expr | None = None
         self.unsure = False
+        self.own: set[Buffer] = set()
 
     def run(self) -> Stmt:
+        self._find_own(self.loop.body, ())
         return self.stmt(self.loop.body)
+
+    def _find_own(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> None:
+        """Buffers that every lane fills anew at the same place: what is added up there is no sum
+        over lanes."""
+        if type(stmt) is If:
+            conditions = (*conditions, *conjuncts(stmt.condition))
+        for inner in substmts(stmt):
+            self._find_own(inner, conditions)
+        if type(stmt) is not Store or any(uses(e, self.values) for e in stmt.indices):
+            return
+        if as_update(stmt) is None and EQ(self.loop.var, self.loop.start) not in conditions:
+            self.own.add(stmt.buffer)
 
     def stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -213,12 +228,12 @@ class _Vectorizer:
         if self.mask is not None:
             self.unsure = True
         update = as_update(stmt)
-        if update is not None:
+        if update is not None and buffer not in self.own:
             op, term = update
             return Store(
                 buffer, indices, op(Load(buffer, indices), self._combined(op, self.expr(term)))
             )
-        if wide is not value or loads_from(value, buffer):
+        if wide is not value or (loads_from(value, buffer) and buffer not in self.own):
             raise _NoVectorForm
         return stmt
 

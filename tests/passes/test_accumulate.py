@@ -176,3 +176,16 @@ def test_no_more_than_the_registers_hold():
     """
     assert ".acc" in show(promoted(text.format(n=16)))
     assert ".acc" not in show(promoted(text.format(n=17)))
+
+
+def test_a_start_under_a_guard_that_holds_in_the_first_iteration():
+    g = promoted("""
+        function main(A: float32[9], out C: float32[1])
+          for o in 0 .. 3
+            for k in 0 .. 4
+              if o * 4 + k < 9
+                if o == 0 and k == 0
+                  C[0] = float32(0.0)
+                C[0] = C[0] + A[o * 4 + k]
+    """)
+    assert "C.acc[0] = float32(0.0)\n    for o" in show(g)

@@ -182,3 +182,15 @@ def test_of_two_nested_loops_the_inner_one_is_the_vector():
               C[i, j] = A[i, j]
     """)
     assert "for i in 0 .. 4\n    C[i, ramp(0, 1, 8)]" in show(g)
+
+
+def test_a_sum_that_every_lane_makes_anew_is_no_sum_over_lanes():
+    g = vector("""
+        function main(A: float32[4], B: float32[8], out T: float32[1], out C: float32[8])
+          for i in 0 .. 8 vectorized
+            T[0] = float32(0.0)
+            for k in 0 .. 4
+              T[0] = T[0] + A[k]
+            C[i] = B[i] * T[0]
+    """)
+    assert "reduce" not in show(g) and "C[ramp(0, 1, 8)]" in show(g)
