@@ -188,7 +188,7 @@ class Simplifier:
         """min and max of any number of operands."""
         cls = type(expr)
         operands = _flat(expr, cls)
-        forms = [self.form(operand) for operand in operands]
+        forms = [form for operand in operands for form in _flat_form(self.form(operand), cls)]
         if not all([exact(*form, self.domain) for form in forms]):
             return self._plain(expr)
         kept: list[Form] = []
@@ -424,6 +424,16 @@ def _mentions(expr: Expr, var: Var) -> bool:
 def _flat(expr: Expr, cls) -> list[Expr]:
     """The operands of nested operations of one kind, from left to right."""
     return [*_flat(expr.a, cls), *_flat(expr.b, cls)] if type(expr) is cls else [expr]
+
+
+def _flat_form(form: Form, cls) -> list[Form]:
+    """The forms of the operands of a form that is nothing but nested operations of one kind; else itself."""
+    terms, constant = form
+    if len(terms) == 1 and not constant:
+        (atom, scale), = terms.items()
+        if type(atom) is cls and scale == 1:
+            return [linear(operand) for operand in _flat(atom, cls)]
+    return [form]
 
 
 def _common_part(forms: list[Form]) -> tuple[Terms, list[Form]]:
