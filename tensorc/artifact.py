@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 
 ABI = 1  # raised when the signature of a compiled function changes
@@ -46,4 +47,4 @@ class Artifact:
     kind: str
     triple: str
     cpu: str
-    code: bytes
+    code: builtins.bytes

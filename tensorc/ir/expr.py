@@ -10,9 +10,10 @@ import math
 import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
-from tensorc.dtypes import DType, bool_, dtype as as_dtype, int64
+from tensorc.dtypes import DType, bool_, int64
+from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Node:
     """Structural equality and a cached hash for every node of the IR."""
 
     __slots__ = ("_hash",)
+    _hash: int
     _fields: ClassVar[tuple[str, ...]] = ()
 
     def _key(self) -> tuple:
@@ -53,7 +55,7 @@ class Node:
             return self._hash
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(cls):
     """Make a class a node of the IR: frozen, slotted, its fields in order of declaration."""
     cls = dataclass(frozen=True, slots=True, eq=False)(cls)
@@ -67,6 +69,15 @@ class Expr(Node):
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's operators leave theirs to ours, whichever side it stands on
     dtype: DType
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """Of a node that a layer above adds; `ir.walk.children` knows those of the IR's own."""
+        raise NotImplementedError(type(self).__name__)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        """Such a node with others in their place."""
+        raise NotImplementedError(type(self).__name__)
 
     def __bool__(self):
         raise ExpressionError(
@@ -164,7 +175,7 @@ class Expr(Node):
 class Const(Expr):
     """A literal; compared by bits, so that 0.0 is not -0.0 and NaN is NaN."""
 
-    value: int | float | bool
+    value: Any  # int, float or bool: whichever the dtype says
     dtype: DType
 
     def _key(self) -> tuple:
@@ -579,7 +590,7 @@ def match_dtypes(what: str, a, b) -> tuple[Expr, Expr]:
     return a, b
 
 
-def is_const(expr: Expr, value=None) -> bool:
+def is_const(expr: Expr, value=None) -> TypeGuard[Const]:
     """Whether `expr` is a literal (of this value)."""
     return type(expr) is Const and (value is None or expr.value == value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -48,7 +48,7 @@ from tensorc.ir.walk import walk
 __all__ = ["interpret"]
 
 Frame = list  # the values of variables, by slot
-Run = Callable[[Frame], object]  # a value is a lane (ir/meaning.py), or a list of them for a vector
+Run = Callable[[Frame], Any]  # a value is a lane (ir/meaning.py), or a list of them for a vector
 Around = tuple[
     tuple[str, str, int], ...
 ]  # the loops and blocks at a place: block or "", variable, slot
@@ -131,7 +131,7 @@ class _Compiler:
         return lambda f: f[slot]
 
     def binary(self, e: Binary) -> Run:
-        op = operation(type(e), e.a.dtype.scalar)
+        op = operation(type(e), e.a.dtype.scalar)  # type: ignore[arg-type]  # a class is hashable
         a, b = self.expr(e.a), self.expr(e.b)
         if e.dtype.lanes == 1:
             return lambda f: op(a(f), b(f))
@@ -191,7 +191,7 @@ class _Compiler:
         memory, place = self.place("load", e.buffer, e.indices)
         fail = _Undefined(memory, self.around)
         if e.mask is not None:
-            return self.masked_load(e, memory, fail)
+            return self.masked_load(e, e.mask, memory, fail)
         if e.dtype.lanes == 1:
 
             def read(f):
@@ -209,8 +209,8 @@ class _Compiler:
 
         return read_vector
 
-    def masked_load(self, e: Load, memory: Memory, fail: Callable) -> Run:
-        places = self.masked_places("load", e.buffer, e.indices, e.mask)
+    def masked_load(self, e: Load, mask: Expr, memory: Memory, fail: Callable) -> Run:
+        places = self.masked_places("load", e.buffer, e.indices, mask)
         nothing = lane(0, e.dtype.scalar)
 
         def read(f):
@@ -294,7 +294,7 @@ class _Compiler:
         memory, place = self.place("store", s.buffer, s.indices)
         value = self.expr(s.value)
         if s.mask is not None:
-            return self.masked_store(s, memory, value)
+            return self.masked_store(s, s.mask, memory, value)
         if s.value.dtype.lanes == 1:
 
             def write(f):
@@ -309,8 +309,8 @@ class _Compiler:
 
         return write_vector
 
-    def masked_store(self, s: Store, memory: Memory, value: Run) -> Run:
-        places = self.masked_places("store", s.buffer, s.indices, s.mask)
+    def masked_store(self, s: Store, mask: Expr, memory: Memory, value: Run) -> Run:
+        places = self.masked_places("store", s.buffer, s.indices, mask)
         is_scalar = s.value.dtype.lanes == 1
 
         def write(f):
@@ -456,10 +456,9 @@ class _Offset:
 
     def __call__(self, indices, f: Frame) -> int:
         memory = self.memory
+        shape, strides = memory.shape, memory.strides
         if self.is_offset:
             shape, strides = (len(memory.data),), (1,)
-        else:
-            shape, strides = memory.shape, memory.strides
         at = 0
         for axis, index in enumerate(indices):
             if not 0 <= index < shape[axis]:
@@ -515,7 +514,7 @@ def _where(around: Around, f: Frame) -> str:
     return f"; at {', '.join(parts)}" if parts else ""
 
 
-_EXPRS = {
+_EXPRS: dict[type, Callable[..., Run]] = {
     Broadcast: _Compiler.broadcast,
     Call: _Compiler.call,
     Cast: _Compiler.cast,
@@ -529,7 +528,7 @@ _EXPRS = {
     Var: _Compiler.var,
 }
 
-_STMTS = {
+_STMTS: dict[type, Callable[..., Run]] = {
     Alloc: _Compiler.alloc,
     Barrier: _Compiler.barrier,
     Block: _Compiler.block,

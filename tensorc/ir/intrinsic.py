@@ -75,7 +75,7 @@ def _sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-for _name, _meaning in {
+_OF_FLOATS: dict[str, Callable] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
@@ -94,7 +94,8 @@ for _name, _meaning in {
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": np.rint,
-}.items():
+}
+for _name, _meaning in _OF_FLOATS.items():
     register(Intrinsic(_name, 1, ("float",), _meaning))
 
 register(Intrinsic("abs", 1, ("float", "int"), np.abs))
@@ -103,12 +104,13 @@ for _name, _meaning in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.
 for _name, _meaning in {"pow": np.power, "fmod": np.fmod, "copysign": np.copysign}.items():
     register(Intrinsic(_name, 2, ("float",), _meaning))
 
-for _name, _kinds, _meaning in (
+_REDUCTIONS: tuple[tuple[str, tuple[str, ...], Callable], ...] = (
     ("reduce_add", ("float", "int"), np.sum),
     ("reduce_mul", ("float", "int"), np.prod),
     ("reduce_min", ("float", "int"), np.min),
     ("reduce_max", ("float", "int"), np.max),
     ("reduce_and", ("bool",), np.all),
     ("reduce_or", ("bool",), np.any),
-):
+)
+for _name, _kinds, _meaning in _REDUCTIONS:
     register(Intrinsic(_name, 1, _kinds, _meaning, _as_scalar, reduces=True))

@@ -7,12 +7,13 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from tensorc.dtypes import DType, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
+    Binary,
     Broadcast,
     Buffer,
     Call,
@@ -38,6 +39,9 @@ from tensorc.ir.verifier import SCOPES, expr_problem
 
 __all__ = ["Line", "Scope"]
 
+Word = TypeVar("Word", bound=str)
+Node = TypeVar("Node", bound=Expr)
+
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<load_mask>mask\()
@@ -48,9 +52,7 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE,
 )
-_INFIX = {
-    cls.symbol: (cls, level) for cls, level in LEVEL.items() if cls is not Not and cls is not Neg
-}
+_INFIX = {cls.symbol: (cls, level) for cls, level in LEVEL.items() if issubclass(cls, Binary)}
 
 
 class Scope:
@@ -85,7 +87,8 @@ class Line:
                 raise ExpressionError(
                     f"line {number}: unexpected character {text[start:].lstrip()[0]!r}"
                 )
-            self.tokens.append((match.lastgroup, match.group(match.lastgroup)))
+            kind = str(match.lastgroup)  # every alternative has a name
+            self.tokens.append((kind, match.group(kind)))
             start = match.end()
         self.tokens.append(("end", "the end of the line"))
 
@@ -126,10 +129,12 @@ class Line:
     def name(self, what: str) -> str:
         return self.take("name", what)
 
-    def one_of(self, what: str, words: tuple[str, ...]) -> str:
-        if self.tokens[self.at][1] not in words:
-            self.expected(f"{what} ({', '.join(words)})")
-        return self.name(what)
+    def one_of(self, what: str, words: tuple[Word, ...]) -> Word:
+        for word in words:
+            if word == self.tokens[self.at][1]:
+                self.name(what)
+                return word
+        self.expected(f"{what} ({', '.join(words)})")
 
     def integer(self, what: str) -> int:
         sign = -1 if self.accept("-") else 1
@@ -161,7 +166,7 @@ class Line:
 
     # expressions
 
-    def checked(self, e: Expr) -> Expr:
+    def checked(self, e: Node) -> Node:
         problem = expr_problem(e)
         if problem is not None:
             self.fail(problem)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ __all__ = [
     "poison",
 ]
 
-Lane = Callable[..., object]
+Lane = Callable[..., Any]
 
 _COMPARISONS = {
     EQ: operator.eq,

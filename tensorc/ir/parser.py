@@ -22,6 +22,7 @@ from tensorc.ir.stmt import (
     For,
     If,
     Let,
+    LoopKind,
     Seq,
     Stmt,
     Store,
@@ -209,7 +210,7 @@ class _Parser:
         start = self.index(line)
         line.expect("..")
         stop = self.index(line)
-        kind = "serial"
+        kind: LoopKind = "serial"
         if line.tokens[line.at][0] == "name":
             kind = line.one_of("a loop kind", LOOP_KINDS)
         annotations = line.annotations()
@@ -235,8 +236,9 @@ class _Parser:
         annotations = line.annotations()
         line.end()
         outside = line.scope
-        iters = []
-        predicate, init = _TRUE, None
+        iters: list[BlockIter] = []
+        predicate: Expr = _TRUE
+        init = None
         while (head := self.inside(line)) is not None and any(
             head.is_statement(kind) for kind in ITER_KINDS
         ):

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import struct
+from collections.abc import Callable
 
 from tensorc.dtypes import int64
 from tensorc.ir.expr import (
@@ -17,6 +18,7 @@ from tensorc.ir.expr import (
     NE,
     Add,
     And,
+    Binary,
     BitAnd,
     BitOr,
     BitXor,
@@ -84,7 +86,7 @@ COMPARISON = LEVEL[EQ]
 _INFIX = {
     cls: (level, f" {cls.symbol} ", level + (level == COMPARISON), level + 1)
     for cls, level in LEVEL.items()
-    if cls is not Not and cls is not Neg
+    if issubclass(cls, Binary)
 }
 
 NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
@@ -245,17 +247,16 @@ class _Printer:
     def expr(self, e: Expr, level: int) -> str:
         """The text of an expression, in parentheses where it binds looser than `level`."""
         cls = type(e)
-        infix = _INFIX.get(cls)
-        if infix is not None:
-            own, symbol, left, right = infix
+        if isinstance(e, Binary) and cls in _INFIX:
+            own, symbol, left, right = _INFIX[cls]
             text = self.expr(e.a, left) + symbol + self.expr(e.b, right)
             return f"({text})" if own < level else text
-        if cls is Var:
+        if type(e) is Var:
             name = self.names.get(e)
             return self.bind(e) if name is None else name
-        if cls is Const:
+        if type(e) is Const:
             return str(e.value) if e.dtype is int64 else _const_text(e)
-        if cls is Load:
+        if type(e) is Load:
             text = f"{self.buffer_name(e.buffer)}[{self.list(e.indices)}]"
             return text if e.mask is None else f"{text} mask({self.expr(e.mask, 0)})"
         return _EXPRS.get(cls, _Printer._foreign)(self, e, level)
@@ -438,7 +439,7 @@ def _const_text(e: Const) -> str:
     return f"{e.dtype}({number_text(float(e.value) if e.dtype.is_float else e.value)})"
 
 
-_EXPRS = {
+_EXPRS: dict[type, Callable[..., str]] = {
     Broadcast: _Printer._broadcast,
     Call: _Printer._call,
     Cast: _Printer._cast,
@@ -451,7 +452,7 @@ _EXPRS = {
     Select: _Printer._select,
 }
 
-_STMTS = {
+_STMTS: dict[type, Callable[..., None]] = {
     Alloc: _Printer._alloc,
     Barrier: _Printer._barrier,
     Block: _Printer._block,

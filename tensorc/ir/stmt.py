@@ -9,8 +9,8 @@ from tensorc.ir.expr import Buffer, Call, Expr, Node, Var, node
 
 LoopKind = Literal["serial", "parallel", "vectorized", "unrolled", "thread"]
 IterKind = Literal["spatial", "reduce", "ordered"]
-LOOP_KINDS: tuple[str, ...] = ("serial", "parallel", "vectorized", "unrolled", "thread")
-ITER_KINDS: tuple[str, ...] = ("spatial", "reduce", "ordered")
+LOOP_KINDS: tuple[LoopKind, ...] = ("serial", "parallel", "vectorized", "unrolled", "thread")
+ITER_KINDS: tuple[IterKind, ...] = ("spatial", "reduce", "ordered")
 Annotations = tuple[tuple[str, "int | float | str | bool"], ...]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NoReturn
 
 from tensorc.dtypes import DType, int64
@@ -204,7 +205,7 @@ def _lanes_problem(lanes: int) -> str | None:
     )
 
 
-_PROBLEMS = {
+_PROBLEMS: dict[type, Callable[..., str | None]] = {
     Broadcast: _broadcast_problem,
     Call: _call_problem,
     Cast: _cast_problem,
@@ -469,7 +470,7 @@ class _Verifier:
         self.expr(s.call)
 
 
-_CHECKS = {
+_CHECKS: dict[type, Callable[..., None]] = {
     Alloc: _Verifier.alloc,
     Barrier: _Verifier.barrier,
     Block: _Verifier.block,

@@ -6,11 +6,37 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tensorc.ir.expr import (
-    Binary, Broadcast, Buffer, Call, Cast, Const, Expr, IfThenElse, Load, Neg, Not, Ramp, Select, Var,
-)  # fmt: skip
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Neg,
+    Not,
+    Ramp,
+    Select,
+    Var,
+)
 from tensorc.ir.stmt import (
-    Alloc, Barrier, Block, BlockIter, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While, seq,
-)  # fmt: skip
+    Alloc,
+    Barrier,
+    Block,
+    BlockIter,
+    Check,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    seq,
+)
 
 Rule = Callable[[Expr], "Expr | None"]
 
@@ -57,7 +83,7 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
         case Call(name, _, dtype):
             return Call(name, operands, dtype)
         case Ramp(_, _, lanes):
-            return Ramp(*operands, lanes)
+            return Ramp(operands[0], operands[1], lanes)
         case _:
             return expr.with_operands(operands)
 
@@ -72,7 +98,7 @@ def rewrite(expr: Expr, rule: Rule) -> Expr:
     if isinstance(expr, Binary):  # most nodes are binary or leaves: no tuples for them
         a, b = rewrite(expr.a, rule), rewrite(expr.b, rule)
         if a is not expr.a or b is not expr.b:
-            expr = cls(a, b)
+            expr = type(expr)(a, b)
     elif cls is not Var and cls is not Const:
         expr = rebuild(expr, tuple([rewrite(operand, rule) for operand in children(expr)]))
     changed = rule(expr)
@@ -137,8 +163,11 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """A statement with `change` applied to the expressions that it itself evaluates."""
     match stmt:
         case Store(buffer, indices, value, mask):
-            new = (buffer, _map(indices, change), change(value), None if mask is None else change(mask))
-            return stmt if new[1] is indices and new[2] is value and new[3] is mask else Store(*new)
+            new_indices, new_value = _map(indices, change), change(value)
+            new_mask = None if mask is None else change(mask)
+            if new_indices is indices and new_value is value and new_mask is mask:
+                return stmt
+            return Store(buffer, new_indices, new_value, new_mask)
         case For(var, start, extent, kind, body, annotations):
             new_start, new_extent = change(start), change(extent)
             if new_start is start and new_extent is extent:
@@ -154,11 +183,11 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             new = change(value)
             return stmt if new is value else Let(var, new, body)
         case Check(condition, value, message):
-            new = (change(condition), change(value))
-            return stmt if new[0] is condition and new[1] is value else Check(*new, message)
+            new, new_value = change(condition), change(value)
+            return stmt if new is condition and new_value is value else Check(new, new_value, message)
         case Evaluate(call):
             new = change(call)
-            return stmt if new is call else Evaluate(new)
+            return stmt if new is call else Evaluate(new)  # type: ignore[arg-type]  # calls with effects stay calls
         case Block(name, iters, predicate, init, body, annotations):
             new_iters = _map(iters, lambda it: _map_iter(it, change))
             new = change(predicate)

@@ -13,7 +13,7 @@ from tensorc.te.access import check_accesses
 from tensorc.te.graph import check_arguments, in_order
 from tensorc.te.math import const
 from tensorc.te.reduce import COMBINE, identity
-from tensorc.te.tensor import Tensor, check_name
+from tensorc.te.tensor import Tensor, TensorBuffer, check_name
 
 _ZERO = index(0)
 _TRUE = const(True)
@@ -99,14 +99,16 @@ def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> S
     buffer = buffers[stage]
     init, value, reduce_axes = _computation(stage, buffers)
     iters: list[BlockIter] = []
+    loops: list[Var] = []
     for var, extent in (*zip(stage.axes, buffer.shape), *reduce_axes):
         loop = Var(_unique(f"{buffer.name}.{var.name}", taken))
         kind: IterKind = "spatial" if len(iters) < len(stage.axes) else "reduce"
         iters.append(BlockIter(var, extent, kind, loop))
+        loops.append(loop)
     body: Stmt = Store(buffer, stage.axes, value)
     body = Block(buffer.name, tuple(iters), _TRUE, init, body)
-    for it in reversed(iters):
-        body = For(it.binding, _ZERO, it.extent, "serial", body)
+    for loop, it in zip(reversed(loops), reversed(iters)):
+        body = For(loop, _ZERO, it.extent, "serial", body)
     return body
 
 
@@ -114,6 +116,7 @@ def _computation(
     stage: Tensor, buffers: Mapping[Tensor, Buffer]
 ) -> tuple[Store | None, Expr, tuple[tuple[Var, Expr], ...]]:
     """What the block stores at first, what it stores in each instance, and the axes it reduces."""
+    assert stage.body is not None  # only a placeholder has none
     if stage.reducer is None:
         return None, _with_buffers(stage.body, buffers, {}), ()
     neutral = identity(stage.reducer, stage.dtype)
@@ -134,7 +137,7 @@ def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, 
     new = done.get(id(expr))
     if new is None:
         operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])
-        if type(expr) is Load:
+        if type(expr) is Load and isinstance(expr.buffer, TensorBuffer):
             new = Load(buffers[expr.buffer.tensor], operands)
         else:
             new = rebuild(expr, operands)
