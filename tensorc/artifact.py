@@ -32,7 +32,9 @@ class Artifact:
     is filled in; the message is a constant of the code, ended by a zero byte.
     `buffers` follow `params`; `scalars` holds the named scalars in order and then the greatest number of threads to
     use. `workspace` is aligned to 64 bytes and holds `workspace` + threads * `thread_workspace` bytes. `flops` and
-    `bytes` are those of the unscheduled definition. `code` is a relocatable object ("object") for `triple`.
+    `bytes` are those of the unscheduled definition. `code` is a relocatable object ("object") for `triple`,
+    made for `cpu` with `features` as LLVM names them. `bitcode` is the same as LLVM bitcode, which `export` makes
+    libraries of; empty: there is none.
     """
 
     name: str
@@ -48,3 +50,5 @@ class Artifact:
     triple: str
     cpu: str
     code: builtins.bytes
+    features: str = ""
+    bitcode: builtins.bytes = b""

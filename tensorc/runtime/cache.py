@@ -27,7 +27,7 @@ from tensorc.artifact import ABI, Artifact, Param
 
 __all__ = ["Cache", "compiler_version"]
 
-_MAGIC = b"tensorc-cache-1\n"
+_MAGIC = b"tensorc-cache-2\n"
 _DIGEST = hashlib.sha256().digest_size
 _HEADER = len(_MAGIC) + _DIGEST
 _GIB = 1 << 30
@@ -170,32 +170,35 @@ def _remove(path: Path) -> None:
 
 
 def _encode(key: str, artifact: Artifact) -> bytes:
-    meta = {name: value for name, value in asdict(artifact).items() if name != "code"}
+    meta = {name: value for name, value in asdict(artifact).items() if name in _META}
     text = json.dumps({"key": key, **meta}, separators=(",", ":")).encode()
-    payload = struct.pack("<I", len(text)) + text + artifact.code
+    sizes = struct.pack("<II", len(text), len(artifact.code))
+    payload = sizes + text + artifact.code + artifact.bitcode
     return _MAGIC + hashlib.sha256(payload).digest() + payload
 
 
 def _decode(key: str, data: bytes) -> Artifact | None:
     """The artifact in an entry, or None if the entry is not whole or not the one under `key`."""
     payload = data[_HEADER:]
-    if not data.startswith(_MAGIC) or len(payload) < 4:
+    if not data.startswith(_MAGIC) or len(payload) < 8:
         return None
     if hashlib.sha256(payload).digest() != data[len(_MAGIC) : _HEADER]:
         return None
-    (size,) = struct.unpack_from("<I", payload)
+    size, length = struct.unpack_from("<II", payload)
+    start, end = 8 + size, 8 + size + length
     try:
-        meta = json.loads(payload[4 : 4 + size])
+        meta = json.loads(payload[8:start])
         if meta.pop("key") != key or meta.keys() != _META:
             return None
         params = tuple(_param(item) for item in meta.pop("params"))
         scalars = tuple(meta.pop("scalars"))
-        return Artifact(params=params, scalars=scalars, code=payload[4 + size :], **meta)
+        code, bitcode = payload[start:end], payload[end:]
+        return Artifact(params=params, scalars=scalars, code=code, bitcode=bitcode, **meta)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-_META = {field.name for field in fields(Artifact)} - {"code"}
+_META = {field.name for field in fields(Artifact)} - {"code", "bitcode"}
 
 
 def _param(item: dict) -> Param:

@@ -31,7 +31,7 @@ from tensorc.runtime import cpu
 from tensorc.runtime.threads_code import POOL, SLEEP_FUTEX, SLEEP_POLL
 from tensorc.target import available_cores
 
-__all__ = ["default_threads", "parallel_for"]
+__all__ = ["default_threads", "parallel_for", "pool_text"]
 
 MOST_THREADS = 1024
 _SPINS = 20000  # pauses of a worker before it sleeps
@@ -64,7 +64,9 @@ class _Pool:
 
     def __init__(self):
         names = ("tensorc_parallel_for", "reset", "limit", "cores", "openmp", "alone", "workers")
-        library = cpu.helper("threads", _module_text, names)
+        library = cpu.helper(
+            "threads", lambda: pool_text(platform.machine(), sys.platform == "linux"), names
+        )
         self.launch = library["tensorc_parallel_for"]
         self.limit = ctypes.c_int64.from_address(library["limit"])
         self.cores = ctypes.c_int64.from_address(library["cores"])
@@ -108,12 +110,12 @@ def _mapped(name: str) -> list[str]:
         return []
 
 
-def _module_text() -> str:
+def pool_text(machine: str, linux: bool) -> str:
+    """The module for processors of a kind, named as `platform.machine` does."""
     pauses = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}
-    pause = pauses.get(platform.machine(), "")
-    linux = sys.platform == "linux"
+    pause = pauses.get(machine, "")
     futex = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-    number = futex.get(platform.machine()) if linux else None
+    number = futex.get(machine) if linux else None
     text = POOL.replace("SPINS", str(_SPINS)).replace("PAUSE", pause)
     text = text.replace("SETMASK", "2" if linux else "3")
     return text + (SLEEP_POLL if number is None else SLEEP_FUTEX.replace("FUTEX", str(number)))

@@ -28,7 +28,7 @@ import numpy as np
 from tensorc.artifact import Artifact
 from tensorc.dtypes import dtype
 from tensorc.runtime import cpu
-from tensorc.runtime.wrapper_code import WRAPPER
+from tensorc.runtime.wrapper_code import BLOCKS, WRAPPER
 
 __all__ = ["MOST_PARAMS", "Table", "arrays_as_expected", "kernel_type", "wrapper"]
 
@@ -227,7 +227,7 @@ def _module_text(table_offset: int) -> str:
         "HEADER_BYTES": 8 * len(_HEADER), "RECORD_WORDS": len(_RECORD), "TABLE": table_offset + 8,
         "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
     }  # fmt: skip
-    text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER)
+    text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER + BLOCKS)
     text = _LOAD.sub(r"\1.p = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)
     return _LOAD_AT.sub(r"\1.p = getelementptr i8, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)
 

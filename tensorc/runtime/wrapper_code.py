@@ -6,31 +6,13 @@
 
 from __future__ import annotations
 
-__all__ = ["WRAPPER"]
+__all__ = ["BLOCKS", "WRAPPER"]
 
-WRAPPER = """
+BLOCKS = """
 @blocks = internal global [16 x ptr] zeroinitializer, align 128   ; workspaces not in use
 
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @PyErr_Clear()
-declare ptr @PyErr_NoMemory()
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyLong_FromLongLong(i64)
-declare ptr @PyObject_CallNoArgs(ptr)
-declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
-declare ptr @PyObject_Call(ptr, ptr, ptr)
-declare ptr @PyDict_New()
-declare i32 @PyDict_SetItem(ptr, ptr, ptr)
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
-declare void @Py_IncRef(ptr)
-declare void @Py_DecRef(ptr)
-@_Py_NoneStruct = external global i8
-declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; A block of at least `size` bytes, aligned to 64; its size stands 64 bytes before it. Null: no
 ; memory.
@@ -96,6 +78,27 @@ full:
 done:
   ret void
 }
+"""
+
+WRAPPER = """
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @PyErr_Clear()
+declare ptr @PyErr_NoMemory()
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
+declare ptr @PyObject_Call(ptr, ptr, ptr)
+declare ptr @PyDict_New()
+declare i32 @PyDict_SetItem(ptr, ptr, ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+@_Py_NoneStruct = external global i8
+declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; Run the kernel with a workspace; scalars hold the number of threads after the named ones. -1: no
 ; memory.

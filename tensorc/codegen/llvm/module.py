@@ -57,7 +57,9 @@ def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Ar
     text = module.text()
     with _LLVM:
         machine = _machine(target.triple, target.mcpu, target.features)
-        code = machine.emit_object(_optimized(text, machine))
+        optimized = _optimized(text, machine)
+        bitcode = optimized.as_bitcode()  # first: making code changes the module
+        code = machine.emit_object(optimized)
     return Artifact(
         name=function.name,
         symbol=module.symbol,
@@ -72,6 +74,8 @@ def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Ar
         triple=target.triple,
         cpu=target.mcpu,
         code=code,
+        features=target.features,
+        bitcode=bitcode,
     )
 
 
