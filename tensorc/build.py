@@ -70,12 +70,12 @@ def build(
     if isinstance(what, Schedule):
         function = what.function
         text = show(function, canonical=True)
-        plan = lambda: what  # noqa: E731
+        plan = lambda: what
         names = [buffer.name for buffer in function.params]
         name = function.name
     else:
         text = _guarded(lambda: te.canonical_text(what))
-        plan = lambda: default_schedule(what, target, threads=limit, schedules=schedules, name=name)  # noqa: E731
+        plan = lambda: default_schedule(what, target, threads=limit, schedules=schedules, name=name)
         names = [tensor.name for tensor in what]
     store = Cache.default() if cache and schedules is None else None
     key = _key(text, target, limit)
@@ -161,4 +161,5 @@ def _guarded(step: Callable[[], Result], function: Function | None = None) -> Re
         handle, path = tempfile.mkstemp(prefix="tensorc-bug-", suffix=".txt")
         with os.fdopen(handle, "w") as file:
             file.write(f"{type(error).__name__}: {error}\n\n{'' if function is None else show(function)}\n")
-        raise InternalError(f"{type(error).__name__}: {error}; this is a bug of tensorc, the function is in {path}") from error
+        problem = f"{type(error).__name__}: {error}; this is a bug of tensorc, the function is in {path}"
+        raise InternalError(problem) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class DType:
         return dtype, (self.name,)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _numpy_dtype(name: str) -> np.dtype:
     if name == "bfloat16":
         import ml_dtypes

@@ -17,6 +17,8 @@ __all__ = [
 class TensorcError(Exception):
     """Base of every error that tensorc raises on purpose."""
 
+    __notes__: list[str]  # set where there are any; tracebacks print them from Python 3.11 on
+
 
 class ExpressionError(TensorcError):
     """The definition of a tensor expression is wrong."""

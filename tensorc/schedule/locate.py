@@ -211,7 +211,7 @@ def fresh(name: str, taken: Iterable[str]) -> str:
 def loop_names(function: Function) -> set[str]:
     """The names of variables that are not block iterators: loops, lets, scalars and symbolic
     extents."""
-    names = {stmt.var.name for stmt in walk(function.body) if type(stmt) in (For, Let)}
+    names = {stmt.var.name for stmt in walk(function.body) if isinstance(stmt, (For, Let))}
     names.update(var.name for var in function.scalars)
     names.update(e.name for buffer in function.params for e in buffer.shape if type(e) is Var)
     return names

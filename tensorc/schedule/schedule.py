@@ -10,7 +10,13 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.schedule.locate import (
-    all_blocks, all_loops, constant, find_block, find_loop, loops_above, refuse,
+    all_blocks,
+    all_loops,
+    constant,
+    find_block,
+    find_loop,
+    loops_above,
+    refuse,
 )  # fmt: skip
 from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform
 
@@ -189,7 +195,7 @@ class Schedule:
     def _block(self, primitive: str, *args) -> BlockRef:
         return BlockRef(self.perform(primitive, args)[0], self._lineage)
 
-    def _name(self, given, kind: type) -> str:
+    def _name(self, given, kind: type[LoopRef] | type[BlockRef]) -> str:
         what = "loop" if kind is LoopRef else "block"
         if isinstance(given, str):
             return given

@@ -323,7 +323,7 @@ def read_map(text: str) -> IndexMap:
     """
     found = _MAP.fullmatch(text)
     names = [name.strip() for name in found.group(1).split(",")] if found else []
-    if not names or not all(map(_is_name, names)) or len(set(names)) != len(names):
+    if not found or not all(map(_is_name, names)) or len(set(names)) != len(names):
         raise ScheduleError(
             f"index map {text!r}: not of the form `lambda i, j: (i // 8, j, i % 8)`"
         )

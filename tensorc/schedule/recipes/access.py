@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tensorc.arith import affine
 from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
 from tensorc.ir.stmt import Block, Store
-from tensorc.ir.walk import exprs, walk, walk_expr
+from tensorc.ir.walk import exprs, variables, walk, walk_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +95,19 @@ def _extent(extent: Expr) -> int | None:
 
 def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block) -> Access:
     names = {it.var: it.var.name for it in block.iters}
-    used = {names[e] for expr in indices for e in walk_expr(expr) if e in names}
+    used = {names[e] for expr in indices for e in variables(expr) if e in names}
     pitch = _pitches(buffer)
     strides: dict[str, int] = dict.fromkeys(used, 0)
     for expr, step in zip(indices, pitch):
         for atom, factor in affine(expr).terms:
-            inside = {names[e] for e in walk_expr(atom) if e in names}
+            inside = {names[e] for e in variables(atom) if e in names}
             for name in inside & strides.keys():
-                if atom in names and step is not None:
+                if type(atom) is Var and step is not None:
                     strides[name] += factor * step
                 else:
                     del strides[name]
     plain = tuple([names.get(expr) if type(expr) is Var else None for expr in indices])
-    size = 1
+    size: int | None = 1
     for extent in buffer.shape:
         size = None if size is None or type(extent) is not Const else size * extent.value
     return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain)

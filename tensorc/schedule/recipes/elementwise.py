@@ -59,10 +59,10 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     outer, inner = loops[: len(loops) - plan.fused], loops[len(loops) - plan.fused :]
     loop = s.fuse(*inner) if len(inner) > 1 else inner[0]
     if plan.parallel and not outer:
-        task, chunk, lane = s.split(loop, factors=(None, plan.grain, plan.lanes))
+        task, _, lane = s.split(loop, factors=(None, plan.grain, plan.lanes))
         s.parallel(task)
     else:
-        chunk, lane = s.split(loop, factors=(None, plan.lanes))
+        _, lane = s.split(loop, factors=(None, plan.lanes))
         if plan.parallel:
             s.parallel(s.fuse(*outer) if len(outer) > 1 else outer[0])
     s.vectorize(lane)
@@ -93,7 +93,8 @@ def _fusable(pattern: Pattern, lanes: int) -> int:
 
 def _runs_on(access: Access, outer: Axis, inner: tuple[Axis, ...]) -> bool:
     """Whether a step of `outer` moves the address as far as the whole run of the axes inside."""
-    if outer.extent is None or any(axis.extent is None for axis in inner):
+    extent = inner[0].extent
+    if outer.extent is None or extent is None or any(axis.extent is None for axis in inner):
         return False
     step, run = access.stride(outer.name), access.stride(inner[0].name)
-    return step is not None and run is not None and step == run * inner[0].extent
+    return step is not None and run is not None and step == run * extent
