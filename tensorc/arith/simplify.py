@@ -246,7 +246,8 @@ class Simplifier:
             return self._compare_bools(expr)
         if a == b:  # x < x  ->  false, x <= x  ->  true
             return Const(_HOLDS[type(expr)](0, 0), bool_)
-        return _decided(expr, range_of_atom(a, self.domain), range_of_atom(b, self.domain)) or self._truth(expr)
+        decided = _decided(expr, range_of_atom(a, self.domain), range_of_atom(b, self.domain))
+        return self._truth(expr) if decided is None else decided
 
     def _compare_bools(self, expr: Compare) -> Expr:
         for value, other in ((expr.a, expr.b), (expr.b, expr.a)):
