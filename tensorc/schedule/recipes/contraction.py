@@ -17,7 +17,8 @@ from tensorc.schedule.recipes.parallel import worth_threads
 from tensorc.schedule.schedule import LoopRef, Schedule
 from tensorc.target import Target
 
-LOAD_SHARE = 0.12  # of a cycle that a load into a register takes from the multiply-adds beside it
+VECTOR_LOAD = 0.2  # of a cycle that loading a vector of the panel takes from the multiply-adds beside it
+BROADCAST = 0.08  # the same for an element of the other operand, in every lane
 TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
 PANEL_SHARE = 0.35  # of the level-2 cache for the packed panel
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
@@ -64,10 +65,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     default = _tile(row_count, _size(column), depth_total, lanes, target)
     rows, vectors = knobs.split("tile", row_count, 3, default=default)
     width = vectors * lanes
-    depth = knobs.choice(
-        "depth", (None, 64, 128, 256, 512, 1024, 2048),
-        default=_depth(pattern.reduce[-1], depth_total, width * pattern.itemsize, target),
-    )  # fmt: skip
+    last = pattern.reduce[-1]
+    depth = _depth(last, depth_total, width * pattern.itemsize, target)
+    (depth,) = knobs.split("depth", _size(last), 2, default=(depth,))
     outer = [axis for axis in pattern.spatial if axis not in (column, row)]
     reuse = row_count * math.prod([_size(axis) for axis in outer if axis.name not in wide[0].axes])
     operand = wide[0] if len(wide) == 1 and wide[0].plain.count(column.name) == 1 else None
@@ -75,16 +75,23 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     pays = operand is not None and reuse >= PACK_REUSE * rows and not fits
     pack = operand is not None and knobs.choice("pack", (True, False), default=pays)
     panels = -(-_size(column) // width)
-    work = math.prod(map(_size, pattern.axes)) / lanes
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
+    work = math.prod(map(_size, pattern.axes)) / lanes
     parallel = knobs.choice(
         "parallel", ("columns", "rows", "none"), default=share if worth_threads(work, threads) else "none"
     )
     return Plan(
-        column.name, row.name if row else None, tuple([axis.name for axis in outer]),
-        tuple([axis.name for axis in pattern.reduce]), lanes, vectors, rows, depth,
-        operand if pack else None, parallel if threads > 1 else "none",
-    )  # fmt: skip
+        column=column.name,
+        row=row.name if row else None,
+        outer=tuple([axis.name for axis in outer]),
+        reduce=tuple([axis.name for axis in pattern.reduce]),
+        lanes=lanes,
+        vectors=vectors,
+        rows=rows,
+        depth=depth if last.extent is None or depth < last.extent else None,
+        packed=operand if pack else None,
+        parallel=parallel if threads > 1 else "none",
+    )
 
 
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
@@ -198,18 +205,14 @@ def _cycles(rows: int, columns: int, depth: int, r: int, v: int, lanes: int, tar
         for breadth, across in ((v, full_panels), (last_vectors, last_vectors > 0)):
             if height and breadth:
                 fma = max(height * breadth / target.fma_per_cycle, target.fma_latency)
-                step = fma + LOAD_SHARE * (height + breadth)
+                step = fma + VECTOR_LOAD * breadth + BROADCAST * height
                 total += down * across * (depth * step + TILE_OVERHEAD + 2 * height * breadth)
     return total
 
 
-def _depth(axis: Axis, total: int, row_bytes: int, target: Target) -> int | None:
-    """The block of the last reduction axis that keeps a panel in its share of the level-2 cache; None: all of it."""
+def _depth(axis: Axis, total: int, row_bytes: int, target: Target) -> int:
+    """The block of the last reduction axis that keeps a panel in its share of the level-2 cache: equal parts of it."""
     rest = total // max(1, _size(axis))
-    limit = int(target.l2 * PANEL_SHARE) // (row_bytes * max(1, rest))
-    if _size(axis) <= limit:
-        return None
-    for depth in (2048, 1024, 512, 256, 128, 64):
-        if depth <= limit:
-            return depth
-    return 64
+    most = max(64, int(target.l2 * PANEL_SHARE) // (row_bytes * max(1, rest)))
+    parts = -(-_size(axis) // most)
+    return max(1, -(-_size(axis) // max(1, parts)))

@@ -1,0 +1,202 @@
+"""The default schedules: the right recipe for each access pattern, and the oracle's answer for awkward extents."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc import te
+from tensorc.ir.interpreter import interpret
+from tensorc.ir.stmt import For
+from tensorc.ir.walk import walk
+from tensorc.schedule.knobs import Defaults, Replay
+from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.recipes import contraction, elementwise, reduction
+from tensorc.schedule.recipes.access import Group, pattern
+from tensorc.schedule.recipes.choose import RECIPES, schedule_function
+from tensorc.target import Target
+
+TARGETS = [Target("cpu", mcpu=name) for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4")]
+
+
+def matmul(m, n, k, a_axes="ik", b_axes="kj"):
+    extents = {"i": m, "j": n, "k": k}
+    a = te.placeholder([extents[x] for x in a_axes], name="A")
+    b = te.placeholder([extents[x] for x in b_axes], name="B")
+    r = te.reduce_axis(k, name="k")
+
+    def body(i, j):
+        at = {"i": i, "j": j, "k": r}
+        return te.sum(a[tuple(at[x] for x in a_axes)] * b[tuple(at[x] for x in b_axes)], axis=r)
+
+    return [a, b, te.compute((m, n), body, name="C")]
+
+
+def conv(h, ci, co, kernel, stride=1):
+    data = te.placeholder((h, h, ci), name="data")
+    weight = te.placeholder((kernel, kernel, ci, co), name="weight")
+    y, x = te.reduce_axis(kernel, name="ky"), te.reduce_axis(kernel, name="kx")
+    c = te.reduce_axis(ci, name="c")
+    out = (h - kernel) // stride + 1
+
+    def body(i, j, o):
+        return te.sum(data[i * stride + y, j * stride + x, c] * weight[y, x, c, o], axis=(y, x, c))
+
+    return [data, weight, te.compute((out, out, co), body, name="conv")]
+
+
+def depthwise(h, c):
+    data = te.placeholder((h + 2, h + 2, c), name="data")
+    weight = te.placeholder((3, 3, c), name="weight")
+    y, x = te.reduce_axis(3, name="ky"), te.reduce_axis(3, name="kx")
+
+    def body(i, j, k):
+        return te.sum(data[i + y, j + x, k] * weight[y, x, k], axis=(y, x))
+
+    return [data, weight, te.compute((h, h, c), body, name="out")]
+
+
+def row_sum(m, n):
+    a = te.placeholder((m, n), name="A")
+    r = te.reduce_axis(n, name="r")
+    return [a, te.compute((m,), lambda i: te.sum(a[i, r], axis=r), name="S")]
+
+
+def column_max(m, n):
+    a = te.placeholder((m, n), "int32", name="A")
+    r = te.reduce_axis(m, name="r")
+    return [a, te.compute((n,), lambda j: te.max(a[r, j], axis=r), name="S")]
+
+
+def matvec(m, n):
+    a, x = te.placeholder((m, n), name="A"), te.placeholder((n,), name="x")
+    r = te.reduce_axis(n, name="r")
+    return [a, x, te.compute((m,), lambda i: te.sum(a[i, r] * x[r], axis=r), name="y")]
+
+
+def bias_add(m, n):
+    a, b = te.placeholder((m, n), name="A"), te.placeholder((n,), name="b")
+    return [a, b, te.compute((m, n), lambda i, j: a[i, j] * 2.0 + b[j], name="C")]
+
+
+def transpose(m, n):
+    a = te.placeholder((m, n), name="A")
+    return [a, te.compute((n, m), lambda i, j: a[j, i], name="T")]
+
+
+def softmax(m, n):
+    x = te.placeholder((m, n), name="x")
+    k, r = te.reduce_axis(n, name="k"), te.reduce_axis(n, name="r")
+    top = te.compute((m,), lambda i: te.max(x[i, k], axis=k), name="top")
+    e = te.compute((m, n), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
+    total = te.compute((m,), lambda i: te.sum(e[i, r], axis=r), name="total")
+    return [x, te.compute((m, n), lambda i, j: e[i, j] / total[i], name="S")]
+
+
+def blur(h, w):
+    image = te.placeholder((h, w, 3), "uint8", name="image")
+
+    def body(y, x, c):
+        left, right = te.maximum(x - 1, 0), te.minimum(x + 1, w - 1)
+        taps = [te.cast(image[y, at, c], "float32") for at in (left, x, right)]
+        return te.cast((taps[0] + taps[1] + taps[2]) / 3.0, "uint8")
+
+    return [image, te.compute((h, w, 3), body, name="blur")]
+
+
+def main_pattern(tensors):
+    return pattern(all_blocks(te.lower(tensors))[-1])
+
+
+@pytest.mark.parametrize(
+    ("tensors", "recipe"),
+    [
+        (matmul(8, 8, 8), contraction),
+        (conv(10, 4, 8, 3), contraction),
+        (matmul(1, 64, 64), reduction),  # a vector times a matrix has nothing to reuse
+        (matvec(8, 8), reduction),
+        (depthwise(8, 16), reduction),
+        (row_sum(4, 64), reduction),
+        (bias_add(4, 4), elementwise),
+    ],
+)
+def test_the_recipe_follows_the_access_pattern(tensors, recipe):
+    found = main_pattern(tensors)
+    assert next(each for each in RECIPES if each.matches(found)) is recipe
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.mcpu)
+@pytest.mark.parametrize("extents", [(64, 64, 64), (512, 512, 512), (7, 100, 3), (1000, 17, 1000), (5, 1, 9)])
+def test_the_register_tile_fits_the_registers(target, extents):
+    m, n, k = extents
+    group = Group((main_pattern(matmul(m, max(n, 2), k)),))
+    plan = contraction.decide(group, Defaults(), target, 1)
+    assert plan.rows * plan.vectors + plan.vectors < target.vector_registers
+    assert plan.lanes == target.vector_bytes // 4
+    assert plan.rows <= m
+
+
+def test_large_products_are_packed_in_blocks_that_fit_the_cache():
+    target = Target("cpu", mcpu="x86-64-v4")
+    plan = contraction.decide(Group((main_pattern(matmul(4096, 4096, 4096)),)), Defaults(), target, 2)
+    assert plan.packed.buffer == "B"
+    assert plan.depth * plan.vectors * plan.lanes * 4 <= target.l2 / 2
+    assert plan.parallel == "columns"
+
+
+def test_decisions_can_be_replayed():
+    function = te.lower(matmul(64, 64, 64))
+    knobs = Defaults()
+    first = schedule_function(function, TARGETS[2], 1, knobs)
+    again = schedule_function(function, TARGETS[2], 1, Replay(knobs.decisions))
+    assert first.show() == again.show()
+    other = schedule_function(function, TARGETS[2], 1, Replay({**knobs.decisions, "C.tile": (2, 1)}))
+    assert "C.i.1 in 0 .. 2 unrolled" in other.show()
+
+
+CASES = {
+    "matmul": [matmul(m, n, k) for m, n, k in ((1, 1, 1), (5, 17, 3), (16, 33, 20), (9, 100, 7))],
+    "transposed": [matmul(9, 33, 5, a, b) for a in ("ik", "ki") for b in ("kj", "jk")],
+    "conv": [conv(6, 3, 5, 3), conv(9, 2, 17, 2, 2)],
+    "depthwise": [depthwise(3, 5), depthwise(4, 33)],
+    "row_sum": [row_sum(m, n) for m, n in ((1, 1), (3, 5), (2, 100), (5, 64))],
+    "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100))],
+    "matvec": [matvec(3, 70), matvec(20, 2)],
+    "bias_add": [bias_add(m, n) for m, n in ((1, 1), (3, 5), (5, 100), (0, 4))],
+    "transpose": [transpose(3, 40), transpose(17, 17)],
+    "softmax": [softmax(3, 5), softmax(2, 100)],
+    "blur": [blur(3, 40), blur(2, 1), blur(1, 7)],
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", CASES)
+def test_schedules_keep_the_answer(case, threads, monkeypatch):
+    for module in (contraction, reduction, elementwise):
+        monkeypatch.setattr(module, "worth_threads", lambda cycles, count: count > 1)
+    rng = np.random.default_rng(1)
+    for tensors in CASES[case]:
+        function = te.lower(tensors)
+        arrays = [
+            rng.integers(0, 9, [int(n) for n in tensor.shape]).astype(tensor.dtype.numpy) for tensor in tensors[:-1]
+        ]
+        expected = interpret(function, *arrays)
+        for target in TARGETS:
+            scheduled = schedule_function(function, target, threads).function
+            np.testing.assert_allclose(interpret(scheduled, *arrays), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("blur",)])
+def test_nobody_gets_scalar_loops(case):
+    """Every block with a long axis runs in vectors."""
+    for tensors in CASES[case]:
+        function = schedule_function(te.lower(tensors), TARGETS[2], 1).function
+        for nest in _nests(function.body):
+            blocks = [block for block in all_blocks(function.with_(body=nest)) if not block.name.endswith("_init")]
+            long = any(it.extent.value >= 16 for block in blocks for it in block.iters)
+            kinds = {stmt.kind for stmt in walk(nest) if type(stmt) is For}
+            assert "vectorized" in kinds or not long
+
+
+def _nests(stmt):
+    return getattr(stmt, "stmts", (stmt,))
