@@ -11,8 +11,19 @@ from dataclasses import dataclass
 
 from tensorc.dtypes import int64
 from tensorc.ir.expr import (
-    Add, Const, Expr, Mul, Neg, ShiftLeft, Sub, Var, index, is_const, wrap,
-)  # fmt: skip
+    Add,
+    Binary,
+    Const,
+    Expr,
+    Mul,
+    Neg,
+    ShiftLeft,
+    Sub,
+    Var,
+    index,
+    is_const,
+    wrap,
+)
 
 Terms = dict[Expr, int]
 Leaf = Callable[[Expr, int, Terms], int]
@@ -69,27 +80,28 @@ def accumulate(expr: Expr, scale: int, terms: Terms, leaf: Leaf) -> int:
     `leaf(atom, scale, terms)` does the same for what is not a sum or a product: it decides what an atom stands for.
     """
     cls = type(expr)
-    if cls is Const:
+    if type(expr) is Const:
         return scale * expr.value
-    if cls is Add:
-        return accumulate(expr.a, scale, terms, leaf) + accumulate(expr.b, scale, terms, leaf)
-    if cls is Sub:
-        return accumulate(expr.a, scale, terms, leaf) + accumulate(expr.b, -scale, terms, leaf)
-    if cls is Mul:
-        if type(expr.b) is Const:
-            return accumulate(expr.a, scale * expr.b.value, terms, leaf)
-        return _accumulate_product(expr, scale, terms, leaf)
-    if cls is Neg:
+    if isinstance(expr, Binary):
+        if cls is Add:
+            return accumulate(expr.a, scale, terms, leaf) + accumulate(expr.b, scale, terms, leaf)
+        if cls is Sub:
+            return accumulate(expr.a, scale, terms, leaf) + accumulate(expr.b, -scale, terms, leaf)
+        if cls is Mul:
+            if type(expr.b) is Const:
+                return accumulate(expr.a, scale * expr.b.value, terms, leaf)
+            return _accumulate_product(expr, scale, terms, leaf)
+        if cls is ShiftLeft and type(expr.b) is Const and 0 <= expr.b.value < 63:
+            return accumulate(expr.a, scale << expr.b.value, terms, leaf)
+    elif type(expr) is Neg:
         return accumulate(expr.value, -scale, terms, leaf)
-    if cls is ShiftLeft and type(expr.b) is Const and 0 <= expr.b.value < 63:
-        return accumulate(expr.a, scale << expr.b.value, terms, leaf)
     return leaf(expr, scale, terms)
 
 
 _MOST_PRODUCTS = 8  # a product of sums is multiplied out while the result has at most so many terms
 
 
-def _accumulate_product(expr: Mul, scale: int, terms: Terms, leaf: Leaf) -> int:
+def _accumulate_product(expr: Binary, scale: int, terms: Terms, leaf: Leaf) -> int:
     a: Terms = {}
     b: Terms = {}
     constant_a = accumulate(expr.a, 1, a, leaf)

@@ -14,10 +14,11 @@ from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, linear
 from tensorc.arith.bounds import Domain, nonnegative, range_of_form
 from tensorc.arith.division import Form
 from tensorc.dtypes import bool_
-from tensorc.ir.expr import Compare, Const, EQ, Expr, FloorDiv, GE, GT, LE, LT, NE
+from tensorc.ir.expr import EQ, GE, GT, LE, LT, NE, Compare, Const, Expr, FloorDiv
 
 Operator = Literal["<=", ">=", "==", "!="]
-_OPPOSITE: dict[str, Operator] = {"<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_PLAIN: dict[type[Compare], Operator] = {LE: "<=", GE: ">=", EQ: "==", NE: "!="}
+_OPPOSITE: dict[Operator, Operator] = {"<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Comparison:
             return Comparison(drop_zeros(terms), "<=", bound - 1)
         if cls is GT:
             return Comparison(drop_zeros(terms), ">=", bound + 1)
-        return Comparison(drop_zeros(terms), {LE: "<=", GE: ">=", EQ: "==", NE: "!="}[cls], bound)
+        return Comparison(drop_zeros(terms), _PLAIN[cls], bound)
 
     def simplified(self, domain: Domain) -> Comparison:
         """The canonical comparison that holds at the same places of the domain."""
@@ -59,7 +60,7 @@ class Comparison:
     def _decided(self, domain: Domain) -> bool | None:
         terms, bound = self.terms, self.bound
         if not terms:
-            return {"<=": 0 <= bound, ">=": 0 >= bound, "==": bound == 0, "!=": bound != 0}[self.operator]
+            return {"<=": bound >= 0, ">=": bound <= 0, "==": bound == 0, "!=": bound != 0}[self.operator]
         opposite = {atom: -scale for atom, scale in terms.items()}
         if self.operator == "<=":
             if nonnegative(opposite, bound, domain):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc.arith.affine import Terms, build, linear
+from tensorc.arith.affine import Terms, linear
 from tensorc.arith.bounds import Domain, bounds, range_of_form
 from tensorc.arith.simplify import simplify
 from tensorc.errors import ExpressionError
@@ -151,7 +151,7 @@ class _Solver:
             if len(unknown) == 1:  # alone, it needs no range
                 self.known[atom] = value // scale
                 return True
-            if lo is None or hi is None and at + 1 < len(unknown):
+            if lo is None or (hi is None and at + 1 < len(unknown)):
                 return False
             reach = 0 if hi is None else reach + hi - lo
             digits.append((atom, scale, lo))
@@ -173,8 +173,8 @@ class _Solver:
                 bases.setdefault(base, {})[low] = (high, value)
         for base, digits in bases.items():
             if base not in self._joined and base not in self.known:
-                value = self._whole(base, digits)
-                if value is not None and self.take(*linear(base), value):
+                whole = self._whole(base, digits)
+                if whole is not None and self.take(*linear(base), whole):
                     self._joined.add(base)
 
     def _whole(self, base: Expr, digits: Mapping[int, tuple[int | None, Expr]]) -> Expr | None:

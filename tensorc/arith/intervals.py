@@ -10,8 +10,24 @@ from collections.abc import Callable
 
 from tensorc.dtypes import DType, int64
 from tensorc.ir.expr import (
-    Add, BitAnd, BitOr, BitXor, Call, Cast, Const, Expr, FloorDiv, Max, Min, Mod, Mul, Neg, ShiftLeft, ShiftRight, Sub,
-)  # fmt: skip
+    Add,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+)
 
 Range = tuple["int | None", "int | None"]
 RangeOf = Callable[[Expr], Range]
@@ -53,7 +69,7 @@ def meet(a: Range, b: Range) -> Range:
 
 
 def ordered(lo: int | None, hi: int | None) -> Range:
-    """The range between bounds; where they contradict one another, nothing is ever evaluated, and any range is right."""
+    """The range between bounds; where they contradict one another, nothing is evaluated, and any range is right."""
     return (lo, lo) if lo is not None and hi is not None and hi < lo else (lo, hi)
 
 
@@ -71,17 +87,21 @@ def times(a: Range, b: Range) -> Range:
     """The products; an unbounded side of one operand is harmless only against a zero of the other."""
     if a == (0, 0) or b == (0, 0):
         return 0, 0
-    if None not in a and None not in b:
-        corners = [x * y for x in a for y in b]
+    (lo, hi), (least, most) = a, b
+    if lo is not None and hi is not None and least is not None and most is not None:
+        corners = (lo * least, lo * most, hi * least, hi * most)
         return min(corners), max(corners)
-    nonnegative_a, nonnegative_b = a[0] is not None and a[0] >= 0, b[0] is not None and b[0] >= 0
-    if nonnegative_a and nonnegative_b:
-        return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
-    if a[1] is not None and a[1] <= 0:
-        return negative(times(negative(a), b)) if nonnegative_b or _nonpositive(b) else UNKNOWN
+    if lo is not None and least is not None and lo >= 0 and least >= 0:
+        return lo * least, None if hi is None or most is None else hi * most
+    if _nonpositive(a):
+        return negative(times(negative(a), b)) if _nonnegative(b) or _nonpositive(b) else UNKNOWN
     if _nonpositive(b):
-        return negative(times(a, negative(b))) if nonnegative_a else UNKNOWN
+        return negative(times(a, negative(b))) if _nonnegative(a) else UNKNOWN
     return UNKNOWN
+
+
+def _nonnegative(a: Range) -> bool:
+    return a[0] is not None and a[0] >= 0
 
 
 def _nonpositive(a: Range) -> bool:
@@ -127,7 +147,7 @@ def _cast(expr: Cast, range_of: RangeOf) -> Range:
         return UNKNOWN
     lo, hi = range_of(expr.value)
     least, most = int64.min, int64.max
-    wraps = lo is not None and lo < least or hi is not None and hi > most
+    wraps = (lo is not None and lo < least) or (hi is not None and hi > most)
     return UNKNOWN if wraps else (lo, hi)
 
 
@@ -139,7 +159,7 @@ def _bit_and(expr: BitAnd, range_of: RangeOf) -> Range:
 
 def _bit_or(expr: BitOr | BitXor, range_of: RangeOf) -> Range:
     (lo_a, hi_a), (lo_b, hi_b) = range_of(expr.a), range_of(expr.b)
-    if None in (lo_a, lo_b, hi_a, hi_b) or lo_a < 0 or lo_b < 0:
+    if lo_a is None or lo_b is None or hi_a is None or hi_b is None or lo_a < 0 or lo_b < 0:
         return UNKNOWN
     return 0, (1 << max(hi_a, hi_b).bit_length()) - 1
 
@@ -179,7 +199,7 @@ def _max(expr: Max, range_of: RangeOf) -> Range:
     return meet(a, b)[0], hull(a, b)[1]
 
 
-_RULES = {
+_RULES: dict[type, Callable[..., Range]] = {
     Add: lambda e, range_of: plus(range_of(e.a), range_of(e.b)),
     Sub: lambda e, range_of: plus(range_of(e.a), negative(range_of(e.b))),
     Mul: lambda e, range_of: times(range_of(e.a), range_of(e.b)),
