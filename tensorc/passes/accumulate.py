@@ -230,7 +230,7 @@ class _Promoter:
                 return None
             guards = ()
         op, term = as_update(store)
-        lanes = max(e.dtype.lanes for e in store.indices)
+        lanes = max([e.dtype.lanes for e in store.indices], default=1)
         reducer = None
         if lanes == 1 and type(term) is Call and term.name == REDUCTIONS[op]:
             if len(sites) > 1:

@@ -422,6 +422,8 @@ def check_order(step: str, place: Place, segment: Sequence[For], order: Sequence
     check_only_blocks(step, place)
     moved = _swapped(segment, order)
     _check_kinds(step, place, order)
+    if any(constant(loop.extent) == 0 for loop in segment):
+        return  # nothing runs in either order
     for p in places:
         _check_block_order(step, place, p, moved, len(places) > 1)
     if len(places) > 1:

@@ -65,6 +65,16 @@ def test_a_start_in_the_first_iteration():
     assert "C.acc" in show(g)
 
 
+def test_an_element_without_indices():
+    g = promoted("""
+        function main(A: float32[5, 4], out C: float32[])
+          C[] = float32(0.0)
+          for k in 0 .. 5
+            C[] = C[] + reduce_add(A[k, ramp(0, 1, 4)])
+    """)
+    assert "C.acc: float32[4] @local" in show(g)
+
+
 def test_one_accumulator_a_lane_is_reduced_after_the_loop():
     g = promoted("""
         function main(A: float32[32], out C: float32[1])

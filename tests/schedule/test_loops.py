@@ -348,6 +348,12 @@ def test_reorder_refuses_where_the_init_would_come_late():
     )
 
 
+def test_reorder_of_loops_that_never_run():
+    empty = parse(MATMUL.strip().replace("[8, ", "[0, ").replace("0 .. 8", "0 .. 0").replace(": 8", ": 0"))
+    function, names = split(empty, "C.i", (None, 2, 4))
+    assert_same(function, reorder(function, (names[0], "C.j", "C.k", *names[1:])))
+
+
 TWO = """
 function two(A: float32[8], out C: float32[8], out D: float32[8])
   for i in 0 .. 8

@@ -104,6 +104,13 @@ def blur(h, w):
     return [image, te.compute((h, w, 3), body, name="blur")]
 
 
+def no_column(m, n):
+    """Two operands with axes of their own, neither of which is the last one."""
+    a = te.placeholder((m,), name="A")
+    r = te.reduce_axis(n, name="r")
+    return [a, te.compute((m, m, n), lambda i, j, k: te.sum(a[i] * a[j], axis=r), name="S")]
+
+
 def main_pattern(tensors):
     return pattern(all_blocks(te.lower(tensors))[-1])
 
@@ -117,6 +124,7 @@ def main_pattern(tensors):
         (matvec(8, 8), reduction),
         (depthwise(8, 16), reduction),
         (row_sum(4, 64), reduction),
+        (no_column(4, 8), reduction),
         (bias_add(4, 4), elementwise),
     ],
 )
@@ -160,7 +168,8 @@ CASES = {
     "conv": [conv(6, 3, 5, 3), conv(9, 2, 17, 2, 2)],
     "depthwise": [depthwise(3, 5), depthwise(4, 33)],
     "row_sum": [row_sum(m, n) for m, n in ((1, 1), (3, 5), (2, 100), (5, 64))],
-    "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100))],
+    "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100), (2, 0))],
+    "no_column": [no_column(4, 3), no_column(0, 2)],
     "matvec": [matvec(3, 70), matvec(20, 2)],
     "bias_add": [bias_add(m, n) for m, n in ((1, 1), (3, 5), (5, 100), (0, 4))],
     "transpose": [transpose(3, 40), transpose(17, 17)],

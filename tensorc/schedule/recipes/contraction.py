@@ -47,9 +47,12 @@ class Plan:
 def matches(pattern: Pattern) -> bool:
     """Whether two operands are each reused along an axis that the other one has, so that a register tile saves loads."""
     spatial = {axis.name for axis in pattern.spatial if axis.extent != 1}
-    if not pattern.reduce or _column(pattern) is None:
+    column = _column(pattern)
+    if not pattern.reduce or column is None:
         return False
     used = [load.axes & spatial for load in pattern.loads]
+    if not any(column.name in axes for axes in used):
+        return False
     return any(a - b and b - a for a in used for b in used)
 
 

@@ -1,0 +1,1 @@
+"""Random tensor programs, built and compared with what they mean: `python -m tests.fuzz`."""

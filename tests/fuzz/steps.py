@@ -1,0 +1,156 @@
+"""Random steps of a schedule: any that is legal, whether it makes sense or not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tensorc.errors import ScheduleError
+from tensorc.ir.expr import Load
+from tensorc.ir.stmt import Store
+from tensorc.ir.walk import all_exprs, walk
+from tensorc.schedule import Schedule
+from tensorc.schedule.locate import all_blocks, all_loops
+
+TAILS = ("auto", "auto", "guard", "mask", "shift", "cut")
+MOST_COPIES = 64  # that unrolled loops make of a body
+
+
+def random_steps(s: Schedule, rng: random.Random, count: int) -> int:
+    """Perform `count` random steps, refused ones left out; loops get kinds in the later half.
+
+    Returns how many were refused.
+    """
+    refused = 0
+    for number in range(count):
+        primitive, args = _step(s, rng, 2 * number < count)
+        try:
+            s.perform(primitive, args)
+        except ScheduleError:
+            refused += 1
+    return refused
+
+
+def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
+    makers = [
+        (6, _split), (4, _reorder), (3, _fuse), (2, _cache_read), (2, _cache_write),
+        (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
+    ]  # fmt: skip
+    if not is_early:
+        makers += [(4, _unroll), (7, _vectorize), (4, _parallel)]
+    while True:
+        maker: Callable = rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
+        block = rng.choice(s.blocks()).name
+        loops = [loop.name for loop in s.loops(block)]
+        if not loops and maker not in (_cache_read, _cache_write, _compute_inline):
+            if not any(s.loops(each) for each in s.blocks()):
+                maker = _cache_write
+            else:
+                continue
+        found = maker(s, rng, block, loops)
+        if found is not None:
+            return found
+
+
+def _split(s, rng, block, loops):
+    loop = rng.choice(loops)
+    extent = s.extent(loop)
+    inner = rng.choice((1, 2, 3, 4, 7, 8, 16, 16, 32))
+    kinds = [(None, inner), (None, inner), (inner, None), (None, rng.choice((2, 3, 5)), inner)]
+    if extent:
+        kinds.append((-(-extent // inner), inner))
+        kinds.append((2, -(-extent // (2 * inner)), inner))
+    return "split", (loop, rng.choice(kinds), rng.choice(TAILS))
+
+
+def _reorder(s, rng, block, loops):
+    if len(loops) < 2:
+        return None
+    chosen = rng.sample(loops, rng.randint(2, len(loops)))
+    return "reorder", (tuple(chosen),)
+
+
+def _fuse(s, rng, block, loops):
+    if len(loops) < 2:
+        return None
+    first = rng.randrange(len(loops) - 1)
+    return "fuse", (tuple(loops[first : first + rng.choice((2, 2, 3))]),)
+
+
+def _unroll(s, rng, block, loops):
+    copies = 1
+    for loop in _loop_kinds(s, "unrolled"):
+        copies *= s.extent(loop) or 1
+    fitting = [loop for loop in loops if copies * (s.extent(loop) or 1000) <= MOST_COPIES]
+    return ("unroll", (rng.choice(fitting),)) if fitting else None
+
+
+def _vectorize(s, rng, block, loops):
+    fitting = [loop for loop in loops if (s.extent(loop) or 1000) <= 65]
+    if not fitting:
+        return None
+    return "vectorize", (rng.choice((fitting[-1], rng.choice(fitting))),)
+
+
+def _parallel(s, rng, block, loops):
+    return "parallel", (rng.choice((loops[0], rng.choice(loops))),)
+
+
+def _cache_read(s, rng, block, loops):
+    node = _node(s, block)
+    names = sorted({e.buffer.name for e in all_exprs(node) if type(e) is Load})
+    if not names:
+        return None
+    return "cache_read", (block, rng.choice(names), _scope(rng))
+
+
+def _cache_write(s, rng, block, loops):
+    return "cache_write", (block, _scope(rng))
+
+
+def _compute_at(s, rng, block, loops):
+    block = rng.choice((block, *_inner(s)))
+    other = rng.choice(s.blocks()).name
+    places = [loop.name for loop in s.loops(other)]
+    return ("compute_at", (block, rng.choice(places))) if places and other != block else None
+
+
+def _compute_inline(s, rng, block, loops):
+    return "compute_inline", (rng.choice((block, *_inner(s))),)
+
+
+def _transform_layout(s, rng, block, loops):
+    buffers = [each for each in s.function.allocs if each.shape]
+    if not buffers:
+        return None
+    buffer = rng.choice(buffers)
+    names = [f"d{axis}" for axis in range(len(buffer.shape))]
+    parts = list(names)
+    if rng.random() < 0.7:
+        axis, factor = rng.randrange(len(parts)), rng.choice((2, 3, 4, 8))
+        parts[axis : axis + 1] = [f"{parts[axis]} // {factor}", f"{parts[axis]} % {factor}"]
+    rng.shuffle(parts)
+    comma = "," if len(parts) == 1 else ""
+    return "transform_layout", (block, buffer.name, f"lambda {', '.join(names)}: ({', '.join(parts)}{comma})")
+
+
+def _decompose(s, rng, block, loops):
+    return "decompose_reduction", (block, rng.choice(loops))
+
+
+def _inner(s: Schedule) -> list[str]:
+    """The blocks whose results stay inside the function."""
+    writes = [(b.name, w.buffer) for b in all_blocks(s.function) for w in walk(b) if type(w) is Store]
+    return [name for name, buffer in writes if buffer in s.function.allocs]
+
+
+def _scope(rng) -> str:
+    return rng.choice(("global", "global", "local"))
+
+
+def _node(s: Schedule, name: str):
+    return next(block for block in all_blocks(s.function) if block.name == name)
+
+
+def _loop_kinds(s: Schedule, kind: str) -> list[str]:
+    return [loop.var.name for loop in all_loops(s.function) if loop.kind == kind]
