@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError, InternalError, UnsupportedError
 from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
+from tensorc.runtime.export import export
 
 __all__ = ["Kernel", "load"]
 
@@ -104,6 +107,13 @@ class Kernel:
             repeat=repeat,
             seconds=seconds,
         )
+
+    def export(
+        self, path: str | os.PathLike, *, name: str | None = None, threads: int | None = None
+    ) -> Path:
+        """Write a library (.so), object (.o) or archive (.a) and a C header, whose path is returned;
+        `export.export` says more."""
+        return export(self.artifact, path, name=name, threads=threads)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.artifact.cpu or self.artifact.triple}>"

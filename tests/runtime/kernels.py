@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import llvmlite.binding as llvm
+
 from tensorc.artifact import Artifact, Param
 from tensorc.runtime import cpu
 from tensorc.target import Target
@@ -20,7 +22,7 @@ def artifact(body: str, *params: Param, **fields) -> Artifact:
     values = dict(
         name="add", symbol="k", params=params, scalars=(), workspace=0, thread_workspace=0,
         flops=16, bytes=192, parallel=False, kind="object", triple=host.triple, cpu=host.mcpu,
-        code=_compiled(body),
+        code=_compiled(body), features=host.features, bitcode=_bitcode(body),
     )  # fmt: skip
     return Artifact(**{**values, **fields})
 
@@ -28,6 +30,13 @@ def artifact(body: str, *params: Param, **fields) -> Artifact:
 @cache
 def _compiled(body: str) -> bytes:
     return cpu.compile_text(body)
+
+
+@cache
+def _bitcode(body: str) -> bytes:
+    module = llvm.parse_assembly(body, llvm.create_context())
+    module.triple = Target.host().triple
+    return module.as_bitcode()
 
 
 def load_buffer(number: int) -> str:
