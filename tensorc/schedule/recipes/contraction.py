@@ -19,8 +19,10 @@ from tensorc.target import Target
 
 VECTOR_LOAD = 0.2  # of a cycle that loading a vector of the panel takes from the multiply-adds beside it
 BROADCAST = 0.08  # the same for an element of the other operand, in every lane
+CROWDING = 0.5  # cycles for each row over WAYS whose elements fall into one set of the level-1 cache
+WAYS = 8  # of the level-1 cache
 TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
-PANEL_SHARE = 0.35  # of the level-2 cache for the packed panel
+PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 UNKNOWN_EXTENT = 256  # what a symbolic extent is taken for
 
@@ -65,7 +67,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     lanes = target.lanes(pattern.itemsize)
     depth_total = math.prod(map(_size, pattern.reduce))
     row_count = _size(row) if row else 1
-    default = _tile(row_count, _size(column), depth_total, lanes, target)
+    streams = [load.stride(row.name) for load in pattern.loads if row and row.name in load.axes]
+    crowded = any(stride and stride * pattern.itemsize % (target.l1 // WAYS) == 0 for stride in streams)
+    default = _tile(row_count, _size(column), depth_total, lanes, crowded, target)
     rows, vectors = knobs.split("tile", row_count, 3, default=default)
     width = vectors * lanes
     last = pattern.reduce[-1]
@@ -183,12 +187,15 @@ def _longest(s: Schedule, loops: list[LoopRef]) -> LoopRef | None:
     return max(loops, key=lambda loop: s.extent(loop) or UNKNOWN_EXTENT, default=None)
 
 
-def _tile(rows: int, columns: int, depth: int, lanes: int, target: Target) -> tuple[int, int]:
-    """The (rows, vectors) of the register tile that the model finds quickest, tails included."""
+def _tile(rows: int, columns: int, depth: int, lanes: int, crowded: bool, target: Target) -> tuple[int, int]:
+    """The (rows, vectors) of the register tile that the model finds quickest, tails included.
+
+    `crowded`: the rows lie a multiple of the level-1 cache's way apart, so that they compete for one set of it.
+    """
     room = target.vector_registers - 1  # one holds the broadcast element
     best = min(
         (
-            (_cycles(rows, columns, depth, r, v, lanes, target), r, v)
+            (_cycles(rows, columns, depth, r, v, lanes, crowded, target), r, v)
             for r in range(1, min(rows, 14) + 1)
             for v in range(1, min(8, -(-columns // lanes)) + 1)
             if r * v + v <= room
@@ -198,7 +205,9 @@ def _tile(rows: int, columns: int, depth: int, lanes: int, target: Target) -> tu
     return best[1], best[2]
 
 
-def _cycles(rows: int, columns: int, depth: int, r: int, v: int, lanes: int, target: Target) -> float:
+def _cycles(
+    rows: int, columns: int, depth: int, r: int, v: int, lanes: int, crowded: bool, target: Target
+) -> float:
     """Cycles for the whole product by tiles of r rows and v vectors."""
     full_rows, last_rows = divmod(rows, r)
     vectors = -(-columns // lanes)
@@ -209,6 +218,7 @@ def _cycles(rows: int, columns: int, depth: int, r: int, v: int, lanes: int, tar
             if height and breadth:
                 fma = max(height * breadth / target.fma_per_cycle, target.fma_latency)
                 step = fma + VECTOR_LOAD * breadth + BROADCAST * height
+                step += CROWDING * max(0, height - WAYS) if crowded else 0.0
                 total += down * across * (depth * step + TILE_OVERHEAD + 2 * height * breadth)
     return total
 
