@@ -114,19 +114,21 @@ class _Group:
             load = self.nest(
                 Store(self.local, self.place, Load(self.buffer, self.indices, self.mask))
             )
-            return self._start_or(load, Store(self.local, self.place, self.start))
+            return self._start_or(load, self.local, self.place)
         lanes = self.place[-1].dtype.lanes
         nothing = broadcast(identity(self.reducer, self.local.dtype), lanes)
         zero = self.nest(Store(self.local, self.place, nothing), guarded=False)
-        return seq(zero, self._start_or(NOTHING, Store(self.buffer, self.indices, self.start)))
+        return seq(zero, self._start_or(NOTHING, self.buffer, self.indices))
 
-    def _start_or(self, otherwise: Stmt, start: Store) -> Stmt:
+    def _start_or(self, otherwise: Stmt, buffer: Buffer, place: tuple[Expr, ...]) -> Stmt:
+        """The start stored there, where there is one and it is due."""
         if self.start is None:
             return otherwise
-        return make_if(conjunction(self.fresh), self.nest(start), otherwise)
+        start = self.nest(Store(buffer, place, self.start))
+        return make_if(conjunction(self.fresh), start, otherwise)
 
     def after(self) -> Stmt:
-        value = Load(self.local, self.place)
+        value: Expr = Load(self.local, self.place)
         if self.reducer is not None:
             total = Call(REDUCTIONS[self.reducer], (value,), value.dtype.scalar)
             value = self.reducer(Load(self.buffer, self.indices), total)
@@ -134,9 +136,9 @@ class _Group:
 
     def inside(self, store: Store) -> Stmt:
         """What a store to the element becomes."""
-        if self.reducer is not None:
-            term = as_update(store)[1].args[0]
-            return Store(self.local, self.place, self.reducer(Load(self.local, self.place), term))
+        match as_update(store):
+            case _, Call(args=(term,)) if self.reducer is not None:
+                return Store(self.local, self.place, self.reducer(Load(self.local, self.place), term))
         return Store(self.local, self.place, rewrite(store.value, self.load))
 
     def load(self, expr: Expr) -> Expr | None:
@@ -214,7 +216,8 @@ class _Promoter:
     def _group(
         self, loop: For, buffer: Buffer, sites: list[_Site], domain: Domain
     ) -> _Group | None:
-        site = next(site for site in sites if as_update(site.store))
+        updates = [(site, as_update(site.store)) for site in sites]
+        site, (op, term) = next((site, update) for site, update in updates if update is not None)
         store = site.store
         used = {
             var
@@ -229,7 +232,6 @@ class _Promoter:
             if not _always_inside(buffer, store, site, loop, domain):
                 return None
             guards = ()
-        op, term = as_update(store)
         lanes = max([e.dtype.lanes for e in store.indices], default=1)
         reducer = None
         if lanes == 1 and type(term) is Call and term.name == REDUCTIONS[op]:
@@ -249,8 +251,8 @@ class _Promoter:
     def _local(
         self, buffer: Buffer, inner: list[For], lanes: int
     ) -> tuple[Buffer, tuple[Expr, ...]]:
-        shape = [each.extent for each in inner]
-        place = [sub(each.var, each.start) for each in inner]
+        shape: list[Expr | int] = [each.extent for each in inner]
+        place: list[Expr] = [sub(each.var, each.start) for each in inner]
         if lanes > 1:
             shape.append(lanes)
             place.append(Ramp(index(0), index(1), lanes))
@@ -352,9 +354,10 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
     elements."""
     known: set[Var | None] = set()
     wanted: set[Var | None] = {each.var for each in inner}
-    extents = {each.var: each.extent.value for each in inner}
+    extents = {each.var: each.extent.value for each in inner if type(each.extent) is Const}
     for expr in indices:
-        base, terms = expr, []
+        base = expr
+        terms: list[tuple[int, int, Var | None]] = []
         if type(expr) is Ramp:
             base = expr.base
             if type(expr.stride) is not Const:
@@ -364,12 +367,11 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
         elif expr.dtype.lanes > 1:
             return False
         for atom, scale in affine(base).terms:
-            if atom in extents:
+            if type(atom) is Var and atom in extents:
                 terms.append((abs(scale), extents[atom], atom))
             elif not variables(atom).isdisjoint(extents):
-                terms = None
                 break
-        if terms is not None:
+        else:
             known |= _told_apart(terms)
     return wanted <= known
 

@@ -58,8 +58,8 @@ class _Specializer:
                 value = _change(value, values, domain)
                 if not self.fresh:
                     return Let(var, value, self.visit(body, values, domain))
-                new = Var(var.name, var.dtype)
-                return Let(new, value, self.visit(body, {**values, var: new}, domain))
+                copy = Var(var.name, var.dtype)
+                return Let(copy, value, self.visit(body, {**values, var: copy}, domain))
             case _:
                 stmt = map_exprs(stmt, lambda e: _change(e, values, domain))
                 return map_substmts(stmt, lambda s: self.visit(s, values, domain))

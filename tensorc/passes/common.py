@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tensorc.arith import Affine, Domain, affine
 from tensorc.ir.expr import GE, GT, LE, LT, And, Const, Expr, Load, Var, is_const, logical_and
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Annotations, For, If, Seq, Stmt
+from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt
 from tensorc.ir.walk import walk_expr
 
 NOTHING = Seq(())
@@ -61,7 +61,7 @@ def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:
 
 
 def make_for(
-    var: Var, start: Expr, extent: Expr, kind: str, body: Stmt, annotations: Annotations = ()
+    var: Var, start: Expr, extent: Expr, kind: LoopKind, body: Stmt, annotations: Annotations = ()
 ) -> Stmt:
     """A loop, or nothing if it does nothing; conditions that do not change in it are tested
     outside."""
@@ -69,7 +69,8 @@ def make_for(
         return NOTHING
     if type(body) is not If or body.orelse is not None or kind in ("parallel", "thread"):
         return For(var, start, extent, kind, body, annotations)
-    inside, outside = [], []
+    inside: list[Expr] = []
+    outside: list[Expr] = []
     for condition in conjuncts(body.condition):
         (outside if _is_invariant(condition, var) else inside).append(condition)
     if not outside:

@@ -57,7 +57,7 @@ def _is_over_vectors(loop: For) -> bool:
 
 
 def _split(loop: For, domain: Domain) -> Stmt:
-    if type(loop.start) is not Const:
+    if type(loop.start) is not Const or type(loop.extent) is not Const:
         return loop
     first, last = loop.start.value, loop.start.value + loop.extent.value
     middle = (first + last) // 2
@@ -72,7 +72,7 @@ def _split(loop: For, domain: Domain) -> Stmt:
     for condition, inner in decided:
         lo = _search(middle, lo, lambda v: can_prove(condition, inner.bind(loop.var, v, middle + 1 - v)))  # noqa: B023
         hi = _search(middle, hi - 1, lambda v: can_prove(condition, inner.bind(loop.var, middle, v + 1 - middle))) + 1  # noqa: B023
-    if lo == first and hi == last or hi - lo <= FEW:
+    if (lo == first and hi == last) or hi - lo <= FEW:
         return loop
     interior = domain.bind(loop.var, lo, hi - lo)
     inside = specialize(loop.body, {}, interior, fresh=True)
@@ -105,7 +105,7 @@ def _conditions(stmt: Stmt, domain: Domain, var: Var) -> Iterator[tuple[Expr, Do
 
 
 def _clamps(expr: Expr) -> list[Expr]:
-    return [e.a <= e.b for e in walk_expr(expr) if type(e) in (Min, Max)]
+    return [e.a <= e.b for e in walk_expr(expr) if isinstance(e, (Min, Max))]
 
 
 def _decide(condition: Expr, domain: Domain, var: Var, at: int) -> tuple[Expr, Domain] | None:

@@ -101,8 +101,8 @@ class _Plan:
     def visit(self, stmt: Stmt, scopes: tuple[_Scope, ...], domain: Domain, active: bool) -> None:
         match stmt:
             case For(var, start, extent, _, body):
-                inner = (*scopes, _Scope(stmt, domain))
-                self.visit(body, inner, domain.bind(var, start, extent), active or _is_cut(stmt))
+                inside = (*scopes, _Scope(stmt, domain))
+                self.visit(body, inside, domain.bind(var, start, extent), active or _is_cut(stmt))
             case If(condition, then, orelse):
                 if active and orelse is None:
                     for conjunct in conjuncts(condition):
@@ -149,7 +149,8 @@ def _seen_from(condition: Expr, form: Affine, scopes, at: int, domain: Domain) -
     loop, outside = scopes[at].loop, scopes[at].domain
     inner_vars = {scope.loop.var for scope in scopes[at + 1 :]}
     step = -form.coefficient(loop.var)
-    outer, inner = [], []
+    outer: list[tuple[Expr, int]] = []
+    inner: list[tuple[Expr, int]] = []
     for atom, scale in form.terms:
         if atom is loop.var:
             continue

@@ -115,7 +115,7 @@ def _whole(buffer: Buffer) -> _Layout:
 def _strides(buffer: Buffer) -> tuple[Expr, ...]:
     if buffer.strides is not None:
         return buffer.strides
-    strides = [index(1)]
+    strides: list[Expr] = [index(1)]
     for extent in reversed(buffer.shape[1:]):
         strides.append(mul(extent, strides[-1]))
     return tuple(reversed(strides)) if buffer.shape else ()
@@ -389,10 +389,10 @@ def _limit(expr: Expr, mask: Expr | None) -> int | None:
 
 
 def _hull(spans: list[_Span | None]) -> _Span | None:
-    first = spans[0]
-    if any(span is None or span.base != first.base for span in spans):
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans) or any(span.base != known[0].base for span in known):
         return None
-    return _Span(first.base, min(span.lo for span in spans), max(span.hi for span in spans))
+    return _Span(known[0].base, min(span.lo for span in known), max(span.hi for span in known))
 
 
 def _covers_all(span: _Span, extent: Expr) -> bool:
@@ -435,7 +435,7 @@ def _regions(write: _Access, read: _Access, depth: int):
     common = depth
     while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
         common += 1
-    first = {
+    first: dict[Expr, int] = {
         EQ(loop.var, loop.start): at
         for at, loop in enumerate(write.path)
         if at >= depth and type(loop) is For
@@ -459,14 +459,14 @@ def _regions(write: _Access, read: _Access, depth: int):
 
 def _joined(spans: list[_Span | None]) -> _Span | None:
     """The union of spans, from the first on as far as there is no gap."""
-    if any(span is None or span.base != spans[0].base for span in spans):
+    known = sorted([span for span in spans if span is not None], key=lambda span: span.lo)
+    if len(known) < len(spans) or any(span.base != known[0].base for span in known):
         return None
-    spans = sorted(spans, key=lambda span: span.lo)
-    hi = spans[0].hi
-    for span in spans[1:]:
+    hi = known[0].hi
+    for span in known[1:]:
         if span.lo <= hi + 1:
             hi = max(hi, span.hi)
-    return _Span(spans[0].base, spans[0].lo, hi)
+    return _Span(known[0].base, known[0].lo, hi)
 
 
 def _cuts_tail(condition: Expr, inner: set[Var]) -> bool:
@@ -501,9 +501,9 @@ class _Flattener:
         match stmt:
             case For(var) | Let(var):
                 self.depths[var] = depth + 1
-                stmt = map_exprs(stmt, self.expr)
+                new = map_exprs(stmt, self.expr)
                 body = self.visit(stmt.body, depth + 1)
-                return stmt if body is stmt.body else replace_body(stmt, body)
+                return new if body is stmt.body else replace_body(new, body)
             case Alloc(buffer, body) if buffer in self.placed:
                 original, layout = self.placed[buffer]
                 self.layouts[original] = layout
@@ -550,7 +550,7 @@ class _Flattener:
         base = self._sum(terms, constant)
         if lanes == 1:
             return base
-        result = Broadcast(base, lanes) if is_const(step, 0) else Ramp(base, step, lanes)
+        result: Expr = Broadcast(base, lanes) if is_const(step, 0) else Ramp(base, step, lanes)
         for expr, stride in gathered:
             scaled = expr if is_const(stride, 1) else Mul(expr, broadcast(stride, lanes))
             result = (

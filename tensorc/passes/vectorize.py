@@ -12,6 +12,8 @@ vector form runs serially.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import (
@@ -87,7 +89,7 @@ def _visit(stmt: Stmt, domain: Domain) -> Stmt:
         case For(var, start, extent, "vectorized", body, annotations):
             if type(extent) is Const:
                 try:
-                    return _Vectorizer(stmt, domain).run()
+                    return _Vectorizer(stmt, extent.value, domain).run()
                 except _NoVectorForm:
                     pass
             body = _visit(body, domain.bind(var, start, extent))
@@ -114,9 +116,9 @@ class _Vectorizer:
     exist unless some lane runs.
     """
 
-    def __init__(self, loop: For, domain: Domain):
+    def __init__(self, loop: For, lanes: int, domain: Domain):
         self.loop = loop
-        self.lanes = loop.extent.value
+        self.lanes = lanes
         self.domain = domain.bind(loop.var, loop.start, loop.extent)
         self.values: dict[Var, Expr] = {loop.var: Ramp(loop.start, index(1), self.lanes)}
         self.memo: dict[Expr, Expr | None] = {}
@@ -215,7 +217,7 @@ class _Vectorizer:
         if not outer and directions == {1}:
             return simplify(substitute(condition, {var: add(start, self.lanes - 1)}), self.domain)
         wide = self.expr(condition)
-        return Call("reduce_or", (And(self.mask, wide) if outer else wide,), bool_)
+        return Call("reduce_or", (wide if self.mask is None else And(self.mask, wide),), bool_)
 
     def _store(self, stmt: Store) -> Stmt:
         buffer, value = stmt.buffer, stmt.value
@@ -247,10 +249,9 @@ class _Vectorizer:
     def expr(self, expr: Expr) -> Expr:
         """What an expression is in all lanes: the same object if it is one value for all of
         them."""
-        cls = type(expr)
-        if cls is Const:
+        if type(expr) is Const:
             return expr
-        if cls is Var:
+        if type(expr) is Var:
             return self.values.get(expr, expr)
         known = self.memo.get(expr, expr)
         if known is not expr:
@@ -317,7 +318,7 @@ def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
     """The reducer and the new term of a store that combines a term with the element that it
     overwrites."""
     value = stmt.value
-    if type(value) not in REDUCTIONS:
+    if not isinstance(value, Binary) or type(value) not in REDUCTIONS:
         return None
     for old, term in ((value.a, value.b), (value.b, value.a)):
         if (
@@ -379,7 +380,7 @@ def _on_ramps(expr: Expr, wide: tuple[Expr, ...]) -> Expr | None:
             return None
 
 
-def _is_shift(a: Expr, b: Expr) -> bool:
+def _is_shift(a: Expr, b: Expr) -> TypeGuard[Ramp]:
     return type(a) is Ramp and b.dtype.lanes == 1
 
 

@@ -11,14 +11,42 @@ from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
 from tensorc.ir.expr import (
-    Add, And, Buffer, Expr, FloorDiv, Load, Max, Min, Mod, Mul, Or, Var, index, is_const,
+    Add,
+    And,
+    Buffer,
+    Expr,
+    FloorDiv,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Or,
+    Var,
+    index,
+    is_const,
 )  # fmt: skip
 from tensorc.ir.stmt import (
-    Barrier, Block, BlockIter, Check, Evaluate, For, Let, Stmt, Store, While,
+    Barrier,
+    Block,
+    BlockIter,
+    Check,
+    Evaluate,
+    For,
+    Let,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 from tensorc.ir.walk import all_exprs, substitute, substmts, uses, variables, walk
 from tensorc.schedule.locate import (
-    Place, all_blocks, block_places, blocks_below, constant, refuse, starts_at_zero,
+    Place,
+    all_blocks,
+    block_places,
+    blocks_below,
+    constant,
+    refuse,
+    starts_at_zero,
 )  # fmt: skip
 from tensorc.schedule.regions import Span, clamp, relax
 
@@ -147,7 +175,7 @@ def _touches(place: Place) -> Iterator[Touch]:
 
     for part in (block.body,) if block.init is None else (block.init, block.body):
         stmts = list(walk(part))
-        local = frozenset([stmt.var for stmt in stmts if type(stmt) in (For, Let)])
+        local = frozenset([stmt.var for stmt in stmts if isinstance(stmt, (For, Let))])
         for stmt in stmts:
             if type(stmt) is Store:
                 yield Touch(place, domain, local, stmt.buffer, at(stmt.indices), True)
@@ -243,14 +271,16 @@ def _slices(place: Place, found: Sequence[Touch], dimension: int, domain: Domain
     return _wider_terms(moving, width, domain)
 
 
-def _wider_terms(moving: Sequence[tuple[Expr, int]], width: int, domain: Domain) -> set[Expr]:
+def _wider_terms(moving: Sequence[tuple[Expr, int]], width: int | None, domain: Domain) -> set[Expr]:
     """The terms, if each factor exceeds the window and the range of the lesser terms together."""
     for atom, factor in sorted(moving, key=lambda term: abs(term[1])):
         if width is None or abs(factor) <= width:
             return set()
         interval = bounds(atom, domain)
-        open_ended = interval.lo is None or interval.hi is None
-        width = None if open_ended else width + abs(factor) * (interval.hi - interval.lo)
+        if interval.lo is None or interval.hi is None:
+            width = None
+        else:
+            width += abs(factor) * (interval.hi - interval.lo)
     return {atom for atom, _ in moving}
 
 
@@ -378,7 +408,7 @@ def _is_dense(write: Touch, shared: int) -> bool:
     """Whether the stores leave no hole in the box of their ranges: each dimension has loops of
     its own, whose factors do not jump over what the lesser ones reach."""
     extents = {loop.var: loop.extent for loop in _inner_loops(write, shared)}
-    taken: set[Var] = set()
+    taken: set[Expr] = set()
     for expr in write.indices:
         form = affine(expr)
         terms = [(abs(factor), atom) for atom, factor in form.terms if uses(atom, extents)]
@@ -392,7 +422,7 @@ def _is_dense(write: Touch, shared: int) -> bool:
 
 
 def _is_gapless(terms, extents) -> bool:
-    reach = 1
+    reach: int | None = 1
     for factor, var in terms:
         if reach is None or factor > reach:
             return False
@@ -502,7 +532,8 @@ def _is_init_first(place: Place, p: Place) -> bool:
     loops, and the other loops meet a spatial point once."""
     block = p.node
     loops = [loop for loop in p.loops[len(place.loops) :] if constant(loop.extent) != 1]
-    spatial, reducing = [], []
+    spatial: list[For] = []
+    reducing: list[For] = []
     for loop in loops:
         kinds = kinds_using(block, loop.var)
         if len(kinds) != 1:

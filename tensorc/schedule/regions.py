@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import overload
 
 from tensorc.arith import Domain, affine, bounds, can_prove, simplify
 from tensorc.dtypes import bool_
@@ -105,7 +106,15 @@ def _region(
     return tuple(region)
 
 
-def unite(spans: Iterable[Span | None], domain: Domain) -> Span | None:
+@overload
+def unite(spans: Iterable[Span], domain: Domain) -> Span: ...
+
+
+@overload
+def unite(spans: Iterable[Span | None], domain: Domain) -> Span | None: ...
+
+
+def unite(spans, domain):
     """The smallest span around all of these; None where one is unbounded."""
     return reduce(lambda a, b: _union(a, b, domain), spans)
 

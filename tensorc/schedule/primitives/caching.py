@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import bool_
-from tensorc.ir.expr import Buffer, Const, Load, Var, index, is_const
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
 from tensorc.ir.verifier import SCOPES
@@ -130,7 +130,7 @@ def _refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
 
 def _stores_by_iterators(block: Block, buffer: Buffer) -> bool:
     """Whether a block has an instance for each element of the buffer."""
-    extents = {it.var: it.extent for it in block.iters}
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in block.iters}
     return any(
         type(stmt) is Store
         and stmt.buffer is buffer
@@ -150,8 +150,9 @@ def _is_run_whole(place: Place) -> bool:
     iters = [it for it in block.iters if it.kind == "spatial"]
     loops = [loop for loop in place.loops if any(uses(it.binding, (loop.var,)) for it in iters)]
     ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
-    spans = [relax(it.binding, ranges, domain) for it in iters]
-    if None in spans:
+    relaxed = [relax(it.binding, ranges, domain) for it in iters]
+    spans = [span for span in relaxed if span is not None]
+    if len(spans) < len(relaxed):
         return False
     count, box = index(1), index(1)
     for loop in loops:
@@ -211,7 +212,7 @@ def _cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buff
     return Buffer(name, buffer.shape, buffer.dtype, scope or "global")
 
 
-def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Block:
+def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Stmt:
     def on_load(e):
         return Load(copy, e.indices, e.mask) if type(e) is Load and e.buffer is source else None
 

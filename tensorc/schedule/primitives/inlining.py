@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tensorc.arith import Domain, simplify
-from tensorc.ir.expr import Expr, Load, is_const
+from tensorc.ir.expr import Expr, Load, Var, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Stmt, Store
 from tensorc.ir.walk import map_exprs, map_substmts, rewrite, substitute
@@ -35,7 +37,7 @@ def _single_store(function: Function, block: Block) -> Store:
     """The store of a block that can be inlined."""
     step = f"compute_inline(block {block.name!r})"
 
-    def deny(reason: str):
+    def deny(reason: str) -> NoReturn:
         refuse(function, f"{step}: {reason}", mark=block.name)
 
     store = block.body
@@ -68,7 +70,7 @@ def _inline(stmt: Stmt, store: Store, domain: Domain) -> Stmt:
     def on_load(e: Expr) -> Expr | None:
         if type(e) is not Load or e.buffer is not store.buffer:
             return None
-        values = dict(zip(store.indices, e.indices))
+        values = {var: value for var, value in zip(store.indices, e.indices) if type(var) is Var}
         return simplify(substitute(store.value, values), domain)
 
     inner_domain = block_domain(stmt, domain) if type(stmt) is Block else domain

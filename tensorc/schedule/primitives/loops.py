@@ -10,15 +10,38 @@ from tensorc.arith import Domain, can_prove, simplify
 from tensorc.ir.expr import Expr, FloorDiv, Mod, Var, index, is_const, logical_and, minimum
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import (
-    Alloc, Annotations, Block, BlockIter, For, If, LoopKind, Seq, Stmt, annotate,
+    Alloc,
+    Annotations,
+    Block,
+    BlockIter,
+    For,
+    If,
+    LoopKind,
+    Seq,
+    Stmt,
+    annotate,
 )  # fmt: skip
 from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, uses
 from tensorc.schedule.legality import (
-    accumulates, all_plain, check_iterations_apart, check_order, contains_kind, iters_using,
+    accumulates,
+    all_plain,
+    check_iterations_apart,
+    check_order,
+    contains_kind,
+    iters_using,
 )  # fmt: skip
 from tensorc.schedule.locate import (
-    Place, block_places, blocks_below, chain, constant, find_loop, fresh, loop_names, refuse,
-    replace, starts_at_zero,
+    Place,
+    block_places,
+    blocks_below,
+    chain,
+    constant,
+    find_loop,
+    fresh,
+    loop_names,
+    refuse,
+    replace,
+    starts_at_zero,
 )  # fmt: skip
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
@@ -153,7 +176,7 @@ def _names(function: Function, wanted: Sequence[str]) -> list[str]:
 
 
 def _strides(extents: Sequence[Expr]) -> list[Expr]:
-    strides = [index(1)]
+    strides: list[Expr] = [index(1)]
     for extent in reversed(extents[1:]):
         strides.append(strides[-1] * extent)
     return strides[::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeGuard
 
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
 from tensorc.ir.expr import (
@@ -163,7 +164,7 @@ def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, 
         values = _solve(store, spatial, access)
         for it in spatial:
             found[it.var].append(_need(access, it, values.get(it.var)))
-    return {var: _unite(needs, domain) for var, needs in found.items() if None not in needs}
+    return {var: _unite(needs, domain) for var, needs in found.items() if _are_known(needs)}
 
 
 def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict[Var, Expr]:
@@ -190,7 +191,7 @@ def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict
 def _need(access: Access, it: BlockIter, value: Expr | None) -> _Need | None:
     """What one access needs of an iterator; None for all of it."""
     span = None if value is None else access.span(value)
-    if span is None:
+    if value is None or span is None:
         return None
     value = access.over_loops(value)
     for condition in conjuncts(access.predicate):
@@ -205,6 +206,10 @@ def _need(access: Access, it: BlockIter, value: Expr | None) -> _Need | None:
         if access.is_fixed(limit) and not can_prove(limit >= it.extent - 1, access.domain):
             return _Need(span, limit)
     return _Need(span, None)
+
+
+def _are_known(needs: list[_Need | None]) -> TypeGuard[list[_Need]]:
+    return None not in needs
 
 
 def _unite(needs: list[_Need], domain: Domain) -> _Need:
@@ -222,7 +227,8 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
     inner = domain
     for it in block.iters:
         need, limits = needed.get(it.var), [it.extent - 1]
-        start, extent = index(0), it.extent
+        start: Expr = index(0)
+        extent = it.extent
         if need is not None:
             limits = limits if need.limit is None else [need.limit, *limits]
             start, extent = _range(need.span, limits, domain)

@@ -11,7 +11,14 @@ from tensorc.ir.stmt import Block, BlockIter, For, Stmt
 from tensorc.ir.walk import substitute, substitute_stmt, uses
 from tensorc.schedule.legality import is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
-    Place, find_block, find_loop, fresh, fresh_block, insert_before, loop_names, refuse,
+    Place,
+    find_block,
+    find_loop,
+    fresh,
+    fresh_block,
+    insert_before,
+    loop_names,
+    refuse,
     replace,
 )  # fmt: skip
 
@@ -88,7 +95,7 @@ def _sorted_loops(place: Place, inner: Sequence[For]) -> tuple[list[For], dict[V
     only = [loop for loop in inner if not any(uses(binding, (loop.var,)) for binding in spatial)]
     if not is_zero_only_first(place, only):
         return list(inner), {}
-    dropped = {loop.var: index(0) for loop in only}
+    dropped: dict[Var, Expr] = {loop.var: index(0) for loop in only}
     return [loop for loop in inner if loop.var not in dropped], dropped
 
 
@@ -124,6 +131,7 @@ def _init_block(node: Block, name: str, values, domain: Domain) -> Block:
             iters.append(BlockIter(var, it.extent, "spatial", binding))
         else:
             predicate = logical_and(predicate, simplify(eq(binding, 0), domain))
+    assert node.init is not None  # or there would be nothing to take apart
     body = substitute_stmt(node.init, inner)
     return Block(name, tuple(iters), predicate, None, body, node.annotations)
 

@@ -47,7 +47,7 @@ class Plan:
 
 
 def matches(pattern: Pattern) -> bool:
-    """Whether two operands are each reused along an axis that the other one has, so that a register tile saves loads."""
+    """Whether two operands are each reused along an axis that the other one has, so that a tile saves loads."""
     spatial = {axis.name for axis in pattern.spatial if axis.extent != 1}
     column = _column(pattern)
     if not pattern.reduce or column is None:
@@ -62,6 +62,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     """Choose the tile, the blocks and the threads from the extents and the target; touches no IR."""
     pattern = group.main
     column = _column(pattern)
+    assert column is not None  # `matches` has seen to it
     wide = [load for load in pattern.loads if column.name in load.axes]
     row = _row(pattern, column, wide)
     lanes = target.lanes(pattern.itemsize)
@@ -126,17 +127,17 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     s.vectorize(lane)
     if plan.packed is not None:
         place = panel if shared is None else blocks[0] if blocks else None
-        _pack(s, block, plan, place, whole=shared is not None)
+        _pack(s, block, plan, plan.packed, place, whole=shared is not None)
     if plan.parallel != "none":
         s.parallel(panel if shared is None else shared)
     s.decompose_reduction(block, reduce[0])
 
 
-def _pack(s: Schedule, block: str, plan: Plan, place: LoopRef | None, whole: bool) -> None:
+def _pack(s: Schedule, block: str, plan: Plan, packed: Access, place: LoopRef | None, whole: bool) -> None:
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
-    dim = plan.packed.plain.index(plan.column)
-    copy = s.cache_read(block, plan.packed.buffer)
+    dim = packed.plain.index(plan.column)
+    copy = s.cache_read(block, packed.buffer)
 
     def panels(*indices):
         rest = indices[:dim] + indices[dim + 1 :]
@@ -180,7 +181,8 @@ def _row(pattern: Pattern, column: Axis, wide: list[Access]) -> Axis | None:
         if axis is not column and axis.extent != 1 and not any(axis.name in load.axes for load in wide)
     ]
     roomy = [axis for axis in candidates if _size(axis) >= 4]
-    return (roomy or candidates or [None])[-1]
+    found = roomy or candidates
+    return found[-1] if found else None
 
 
 def _longest(s: Schedule, loops: list[LoopRef]) -> LoopRef | None:
