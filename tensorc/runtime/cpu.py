@@ -90,10 +90,13 @@ def compile_text(text: str, opt: int = 2) -> bytes:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = host.triple
     module.verify()
+    # The texts are written the way that they should run: LLVM's whole pipeline would cost more than it gives.
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
     options = llvm.create_pipeline_tuning_options(speed_level=opt)
-    llvm.create_pass_builder(machine, options).getModulePassManager().run(
-        module, llvm.create_pass_builder(machine, options)
-    )
+    passes.run(module, llvm.create_pass_builder(machine, options))
     return machine.emit_object(module)
 
 
