@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "ArgumentError",
     "ExpressionError",
@@ -11,6 +13,7 @@ __all__ = [
     "TensorcError",
     "TuningError",
     "UnsupportedError",
+    "failure",
 ]
 
 
@@ -46,3 +49,13 @@ class TuningError(TensorcError):
 
 class InternalError(TensorcError):
     """A bug of tensorc; the message names a file that holds the function at fault."""
+
+
+def failure(message: str, value: int, at: Sequence[int]) -> str:
+    """What a failed check says: its message with the value and the places put in (see `ir.stmt.Check`)."""
+    if "{value}" not in message:
+        return f"{message}: {value}"
+    text = message.replace("{value}", str(value))
+    for number, place in enumerate(at):
+        text = text.replace(f"{{{number}}}", str(place))
+    return text

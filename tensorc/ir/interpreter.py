@@ -7,7 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tensorc.errors import ArgumentError, ExpressionError, InternalError, UnsupportedError
+from tensorc.errors import (
+    ArgumentError,
+    ExpressionError,
+    InternalError,
+    UnsupportedError,
+    failure,
+)
 from tensorc.ir.arguments import Arguments, Memory
 from tensorc.ir.expr import (
     Binary,
@@ -421,10 +427,11 @@ class _Compiler:
 
     def check(self, s: Check) -> Run:
         condition, value, message = self.expr(s.condition), self.expr(s.value), s.message
+        at = [self.expr(each) for each in s.at]
 
         def run(f):
             if not condition(f):
-                raise ArgumentError(f"{message}: {value(f)}")
+                raise ArgumentError(failure(message, value(f), [each(f) for each in at]))
 
         return run
 

@@ -326,9 +326,13 @@ class _Parser:
         line.expect(",")
         value = self.index(line)
         line.expect(",")
+        at = []
+        while line.tokens[line.at][0] != "string":
+            at.append(self.index(line))
+            line.expect(",")
         message = line.string()
         line.end()
-        return Check(condition, value, message)
+        return Check(condition, value, message, tuple(at))
 
     def barrier(self, line: Line) -> Stmt:
         scope = line.one_of("a scope", BARRIER_SCOPES)

@@ -423,7 +423,7 @@ class _Printer:
         self.stmt(s.body, indent + "  ")
 
     def _check(self, s: Check, indent: str) -> None:
-        operands = self.list((s.condition, s.value))
+        operands = self.list((s.condition, s.value, *s.at))
         self.lines.append(f"{indent}check {operands}, {_string_text(s.message)}")
 
     def _barrier(self, s: Barrier, indent: str) -> None:

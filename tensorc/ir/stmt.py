@@ -10,6 +10,7 @@ from tensorc.ir.expr import Buffer, Call, Expr, Node, Var, node
 LoopKind = Literal["serial", "parallel", "vectorized", "unrolled", "thread"]
 IterKind = Literal["spatial", "reduce", "ordered"]
 LOOP_KINDS: tuple[LoopKind, ...] = ("serial", "parallel", "vectorized", "unrolled", "thread")
+MOST_PLACES = 14  # numbers that a failed check may report besides its value
 ITER_KINDS: tuple[IterKind, ...] = ("spatial", "reduce", "ordered")
 Annotations = tuple[tuple[str, "int | float | str | bool"], ...]
 
@@ -89,11 +90,16 @@ class While(Stmt):
 
 @node
 class Check(Stmt):
-    """Fail the call with `message` where the condition does not hold; `value` is the offending number."""
+    """Fail the call with `message` where the condition does not hold; `value` is the offending number.
+
+    A message that holds "{value}" is a template: the value stands there, and the numbers `at` where "{0}", "{1}" ...
+    are. To any other message the value is added. There are at most `MOST_PLACES` numbers `at`.
+    """
 
     condition: Expr
     value: Expr
     message: str
+    at: tuple[Expr, ...] = ()
 
 
 @node

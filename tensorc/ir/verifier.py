@@ -42,6 +42,7 @@ from tensorc.ir.printer import show
 from tensorc.ir.stmt import (
     ITER_KINDS,
     LOOP_KINDS,
+    MOST_PLACES,
     Alloc,
     Barrier,
     Block,
@@ -459,6 +460,10 @@ class _Verifier:
     def check(self, s: Check) -> None:
         self.condition("the condition", s.condition)
         self.index("the value", s.value)
+        for at in s.at:
+            self.index("a place", at)
+        if len(s.at) > MOST_PLACES:
+            self.fail(f"a check of {len(s.at)} places; {MOST_PLACES} are the most")
 
     def barrier(self, s: Barrier) -> None:
         if s.scope not in BARRIER_SCOPES:

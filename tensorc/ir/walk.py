@@ -134,8 +134,8 @@ def exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return (condition,)
         case Let(_, value):
             return (value,)
-        case Check(condition, value):
-            return (condition, value)
+        case Check(condition, value, _, at):
+            return (condition, value, *at)
         case Evaluate(call):
             return (call,)
         case Block(_, iters, predicate):
@@ -182,9 +182,11 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
         case Let(var, value, body):
             new = change(value)
             return stmt if new is value else Let(var, new, body)
-        case Check(condition, value, message):
-            new, new_value = change(condition), change(value)
-            return stmt if new is condition and new_value is value else Check(new, new_value, message)
+        case Check(condition, value, message, at):
+            new, new_value, new_at = change(condition), change(value), _map(at, change)
+            if new is condition and new_value is value and new_at is at:
+                return stmt
+            return Check(new, new_value, message, new_at)
         case Evaluate(call):
             new = change(call)
             return stmt if new is call else Evaluate(new)  # type: ignore[arg-type]  # calls with effects stay calls

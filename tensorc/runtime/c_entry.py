@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from tensorc.artifact import Artifact, Param
+from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError
 from tensorc.runtime.wrapper_code import BLOCKS
@@ -97,7 +97,7 @@ class Entry:
             "entry:",
             f"  %buffers = alloca [{len(pointers) or 1} x ptr], align 8",
             f"  %scalars = alloca [{len(values)} x i64], align 8",
-            "  %error = alloca [2 x i64], align 8",
+            f"  %error = alloca [{ERROR_WORDS} x i64], align 8",
             *_check_alignment(artifact.params),
             "fine:",
             *_fill("buffers", [f"ptr {pointer}" for pointer in pointers]),

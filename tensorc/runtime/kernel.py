@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorc.artifact import Artifact, Param
+from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
-from tensorc.errors import ArgumentError, InternalError, UnsupportedError
+from tensorc.errors import ArgumentError, InternalError, TargetError, UnsupportedError, failure
 from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
 from tensorc.runtime.export import export
@@ -124,17 +124,44 @@ class Kernel:
         return self._describe(kind)
 
 
+class _Foreign(Kernel):
+    """A kernel whose code another machine can run."""
+
+    __slots__ = ("_refusal",)
+
+    def __init__(
+        self, artifact: Artifact, describe: Callable[[str], object] | None, refusal: str
+    ):
+        self.artifact = artifact
+        self.signature = Signature(artifact)
+        self._describe = describe
+        self.threads = 1
+        self._refusal = refusal
+
+    def __call__(self, *args, **named):
+        raise TargetError(self._refusal)
+
+    @property
+    def address(self) -> int:
+        raise TargetError(self._refusal)
+
+
 def load(
     artifact: Artifact,
     describe: Callable[[str], object] | None = None,
     threads: int | None = None,
 ) -> Kernel:
-    """A callable kernel of an artifact with object code for this machine.
+    """A callable kernel of an artifact with object code.
 
     `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the
     greatest number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores.
-    Raises TargetError if the code cannot run here.
+    A kernel of another machine can be looked at and exported; to call it raises TargetError, as does
+    loading code that does not link.
     """
+    try:
+        cpu.check_runs_here(artifact)
+    except TargetError as refusal:
+        return _Foreign(artifact, describe, str(refusal))
     return _fast_type()[0](artifact, describe, threads)
 
 
@@ -159,7 +186,6 @@ def _thread_count(kernel: Kernel, count: object) -> int:
 
 
 def _load_code(artifact: Artifact) -> cpu.Library:
-    cpu.check_runs_here(artifact)
     imports = {"tensorc_parallel_for": threads.parallel_for()} if artifact.parallel else {}
     return cpu.link(artifact.code, (artifact.symbol,), imports)
 
@@ -197,7 +223,7 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
             made.append(arrays[position])
     buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(address(a) for a in arrays if a is not None))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
-    error = (ctypes.c_int64 * 2)()
+    error = (ctypes.c_int64 * ERROR_WORDS)()
     code = kernel._wrapper.invoke(kernel._table.address, buffers, scalars, error)
     if code == -1:
         raise MemoryError(f"kernel {artifact.name}: no memory for its workspace")
@@ -223,8 +249,8 @@ def _make_output(param: Param, values: dict[str, int]) -> np.ndarray:
 
 def _raise_failed(kernel: Kernel, record: int) -> None:
     """Raise the failed check that a kernel left in its error record."""
-    message, value = (ctypes.c_int64 * 2).from_address(record)
+    message, value, *at = (ctypes.c_int64 * ERROR_WORDS).from_address(record)
     if not message:
         raise InternalError(f"kernel {kernel.name}: failed without a message")
     text = ctypes.string_at(message).decode()
-    raise ArgumentError(f"{kernel.signature}: {text}: {value}")
+    raise ArgumentError(f"{kernel.signature}: {failure(text, value, at)}")

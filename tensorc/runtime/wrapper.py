@@ -25,7 +25,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from tensorc.artifact import Artifact
+from tensorc.artifact import ERROR_WORDS, Artifact
 from tensorc.dtypes import dtype
 from tensorc.runtime import cpu
 from tensorc.runtime.wrapper_code import BLOCKS, WRAPPER
@@ -225,7 +225,7 @@ def _module_text(table_offset: int) -> str:
     numbers |= {f"A_{name}": offset for name, offset in _ARRAY.items()}
     numbers |= {
         "HEADER_BYTES": 8 * len(_HEADER), "RECORD_WORDS": len(_RECORD), "TABLE": table_offset + 8,
-        "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
+        "ERROR_WORDS": ERROR_WORDS, "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
     }  # fmt: skip
     text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER + BLOCKS)
     text = _LOAD.sub(r"\1.p = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)

@@ -216,7 +216,7 @@ entry:
   %outs = alloca [$MOST_PARAMS x ptr], align 64        ; outputs made here
   %isout = alloca [$MOST_PARAMS x i8]
   %scalars = alloca [$MOST_SCALARS x i64], align 64
-  %error = alloca [2 x i64], align 16
+  %error = alloca [$ERROR_WORDS x i64], align 16
   %nargs = and i64 %nargsf, 9223372036854775807
   %table = at ptr %self, $TABLE
   %flags = field i64 %table, $H_flags

@@ -36,7 +36,7 @@ _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("message", ctypes.c_char_p), ("value", ctypes.c_int64)]
+    _fields_ = [("message", ctypes.c_char_p), ("value", ctypes.c_int64), ("at", ctypes.c_int64 * 14)]
 
 
 class CheckFailed(Exception):

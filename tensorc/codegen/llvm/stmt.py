@@ -200,8 +200,10 @@ def _while(ctx: Context, stmt: While) -> None:
 def _alloc(ctx: Context, stmt: Alloc) -> None:
     buffer, build = stmt.buffer, ctx.builder
     if buffer.scope != "local":
-        text = f"getelementptr i8, {ctx.slice.typed}, i64 {ctx.module.offsets[buffer]}"
-        ctx.pointers[buffer] = Pointer(build.hoist(text, "ptr", ctx.slice.depth), MAX_ALIGNMENT)
+        offset = ctx.emit(ctx.module.offsets[buffer])
+        text = f"getelementptr i8, {ctx.slice.typed}, {offset.typed}"
+        where = build.hoist(text, "ptr", max(ctx.slice.depth, offset.depth))
+        ctx.pointers[buffer] = Pointer(where, MAX_ALIGNMENT)
         emit_stmt(ctx, stmt.body)
         return
     if not all(type(extent) is Const for extent in buffer.shape):
@@ -223,8 +225,9 @@ def _check(ctx: Context, stmt: Check) -> None:
     if condition.const == 1:
         return
     value = convert(ctx, value, stmt.value.dtype, int64)
+    numbers = [value, *[ctx.emit(place) for place in stmt.at]]
     message = ctx.module.text_constant(stmt.message)
-    fail(ctx, condition, lambda: report(ctx, message, value))
+    fail(ctx, condition, lambda: report(ctx, message, numbers))
 
 
 def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None:
@@ -240,14 +243,14 @@ def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None
         scope.always = False
 
 
-def report(ctx: Context, message: Value, value: Value) -> None:
-    """Store the message of a failed check and its value; of several tasks only the first does."""
+def report(ctx: Context, message: Value, numbers: list[Value]) -> None:
+    """Store the message of a failed check, its value and its places; of several tasks only the
+    first does."""
     build = ctx.builder
-    place = build.emit(f"getelementptr i8, {ctx.error.typed}, i64 8", "ptr")
-    stores = (
-        f"store {message.typed}, {ctx.error.typed}, align 8",
-        f"store {value.typed}, {place.typed}, align 8",
-    )
+    stores = [f"store {message.typed}, {ctx.error.typed}, align 8"]
+    for position, number in enumerate(numbers, 1):
+        place = build.emit(f"getelementptr i8, {ctx.error.typed}, i64 {8 * position}", "ptr")
+        stores.append(f"store {number.typed}, {place.typed}, align 8")
     if ctx.flag is None:
         for store in stores:
             build.do(store)
