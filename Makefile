@@ -25,7 +25,7 @@ test: env
 	$(RUN) -m pytest -m "not large"
 
 test-all: env
-	$(RUN) -m pytest
+	$(RUN) -m pytest -p tests.resume
 
 bench: env
 	$(RUN) -m benchmarks gemm
