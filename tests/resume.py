@@ -36,6 +36,10 @@ class Resume:
             config.hook.pytest_deselected(items=done)
             items[:] = [item for item in items if item.nodeid not in self.passed]
 
+    def pytest_sessionfinish(self, session, exitstatus):
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.passed:
+            session.exitstatus = pytest.ExitCode.OK
+
     def pytest_runtest_logreport(self, report):
         if report.when == "call" and report.passed:
             self.called.add(report.nodeid)
