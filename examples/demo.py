@@ -163,7 +163,8 @@ def main() -> int:
             timing = kernel.time(*arrays, result)
             theirs = best(reference, *arrays)
             compute_bound = timing.peak_fraction > timing.bandwidth_fraction
-            limit = f"{timing.peak_fraction:.0%} of peak" if compute_bound else f"{timing.bandwidth_fraction:.0%} of copy"
+            share, of = (timing.peak_fraction, "peak") if compute_bound else (timing.bandwidth_fraction, "copy")
+            limit = f"{share:.0%} of {of}"
             table.add_row(
                 name, f"{build * 1e3:.0f} ms", f"{timing.seconds * 1e3:.3f} ms", f"{theirs * 1e3:.3f} ms",
                 f"{theirs / timing.seconds:.1f}x", f"{timing.gflops:.1f}", f"{timing.gbps:.1f}", limit,

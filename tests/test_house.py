@@ -60,7 +60,8 @@ def imports(path: Path) -> list[tuple[str, bool]]:
             assert all(alias.name != "*" for alias in statement.names), f"{path}: star import"
             for alias in statement.names:
                 full = f"{statement.module}.{alias.name}"
-                is_module = (ROOT / (full.replace(".", "/") + ".py")).exists() or (ROOT / full.replace(".", "/")).is_dir()
+                path_of = ROOT / full.replace(".", "/")
+                is_module = path_of.with_suffix(".py").exists() or path_of.is_dir()
                 found.append((full if is_module else statement.module, top))
     return found
 

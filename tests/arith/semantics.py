@@ -10,9 +10,39 @@ from hypothesis import strategies as st
 from tensorc.arith import Domain
 from tensorc.dtypes import int64
 from tensorc.ir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BitAnd, Broadcast, Cast, Const, Expr, FloorDiv, IfThenElse, Load, Max, Min, Mod,
-    Mul, Neg, Not, Or, Ramp, Select, ShiftLeft, ShiftRight, Sub, Var, convert, index, wrap,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    Broadcast,
+    Cast,
+    Const,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    ShiftLeft,
+    ShiftRight,
+    Sub,
+    Var,
+    convert,
+    index,
+    wrap,
+)
 
 Env = Mapping[Var, int]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import traceback
 from collections.abc import Callable
@@ -83,10 +84,8 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
 def _perform(s: Schedule, case: Case) -> Case:
     """Make the steps; the case with those that were legal, the random ones among them."""
     for primitive, args in case.steps or ():
-        try:
+        with contextlib.suppress(tc.ScheduleError):
             s.perform(primitive, args)
-        except tc.ScheduleError:
-            pass
     try:
         random_steps(s, random.Random(case.seed), case.random_steps)
     finally:

@@ -44,7 +44,7 @@ from tensorc.ir import (
 from tensorc.ir.expr import as_expr, as_index, convert
 from tensorc.ir.intrinsic import call
 
-I, J = Var("i"), Var("j")  # noqa: E741
+I, J = Var("i"), Var("j")
 X, Y = Var("x", "float32"), Var("y", "float32")
 B, P = Var("b", "uint8"), Var("p", "bool")
 
@@ -63,8 +63,8 @@ B, P = Var("b", "uint8"), Var("p", "bool")
         (2 / X, "float32(2.0) / x"),
         (X // Y, "floor(x / y)"),
         (I < J, "i < j"),
-        (3 < I, "i > 3"),  # noqa: SIM300
-        (3 >= I, "i <= 3"),  # noqa: SIM300
+        (3 < I, "i > 3"),
+        (3 >= I, "i <= 3"),
         (eq(I, 3), "i == 3"),
         (ne(I, J), "i != j"),
         ((I & 1) | (J ^ 2), "i & 1 | j ^ 2"),
@@ -126,7 +126,7 @@ def test_an_integer_is_rounded_to_float32_once():
 
 def test_neutral_elements_vanish_from_integers_only():
     assert I + 0 is I and 0 + I is I and I - 0 is I and I * 1 is I and I // 1 is I
-    assert I * 0 == index(0) and I % 1 == index(0)  # noqa: SIM300
+    assert I * 0 == index(0) and I % 1 == index(0)
     assert type(X + 0) is Add and type(X * 1) is Mul and type(X - 0) is Sub
 
 

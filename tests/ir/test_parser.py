@@ -25,7 +25,7 @@ from tensorc.ir import (
 )
 from tests.ir.programs import exprs, functions, matmul
 
-I, J, X = Var("i"), Var("j"), Var("x", "float32")  # noqa: E741
+I, J, X = Var("i"), Var("j"), Var("x", "float32")
 A, D = Buffer("A", (4, 5), "float32"), Buffer("D", (8,), "float64")
 NAMES = {"i": I, "j": J, "x": X, "A": A, "D": D}
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

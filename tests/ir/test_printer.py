@@ -37,7 +37,7 @@ from tensorc.ir import (
 )
 from tests.ir.programs import TRUE, matmul
 
-I, J, P = Var("i"), Var("j"), Var("p", "bool")  # noqa: E741
+I, J, P = Var("i"), Var("j"), Var("p", "bool")
 A = Buffer("A", (16,), "float32")
 
 MATMUL = """\

@@ -43,7 +43,7 @@ from tensorc.ir import (
 from tests.ir.programs import TRUE, matmul
 
 A, C = Buffer("A", (8,), "float32"), Buffer("C", (8,), "float32")
-N, I, J, X = Var("n"), Var("i"), Var("j"), Var("x", "float32")  # noqa: E741
+N, I, J, X = Var("n"), Var("i"), Var("j"), Var("x", "float32")
 ZERO, EIGHT, F = index(0), index(8), const(0.0, "float32")
 RAMP = Ramp(ZERO, index(1), 4)
 

@@ -49,7 +49,7 @@ from tensorc.ir.walk import (
 from tests.ir.programs import exprs, functions, matmul
 
 QUICK = settings(max_examples=60, deadline=None)
-I, J, X = Var("i"), Var("j"), Var("x", "float32")  # noqa: E741
+I, J, X = Var("i"), Var("j"), Var("x", "float32")
 A = Buffer("A", (4, 5), "float32")
 
 

@@ -29,8 +29,7 @@ def matmul():
     k = te.reduce_axis(SIZE, name="k")
     C = te.compute((SIZE, SIZE), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     s = tc.schedule([A, B, C])
-    i, j, k = s.loops("C")
-    s.parallel(i)
+    s.parallel(s.loops("C")[0])
     return tc.build(s, cache=False)
 
 
