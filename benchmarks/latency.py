@@ -41,7 +41,7 @@ def timed(n, cache=True):
 
 def _python(code: str, cache: str | None = None) -> list[float]:
     """The numbers that a fresh interpreter prints."""
-    env = dict(os.environ)
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as where the package is installed, its bytecode is kept
     if cache is not None:
         env["TENSORC_CACHE_DIR"] = cache
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
@@ -50,6 +50,7 @@ def _python(code: str, cache: str | None = None) -> list[float]:
 
 def _import(rounds: int) -> tuple[list[float], dict]:
     code = "import time; s = time.perf_counter(); import tensorc; print(time.perf_counter() - s)"
+    _python(code)  # the first writes the bytecode
     return [_python(code)[0] for _ in range(rounds)], {}
 
 
