@@ -94,15 +94,15 @@ class Domain:
                 return self.given(logical_not(a), loads).given(logical_not(b), loads)
             case Const():
                 return self
-        if condition.dtype is not bool_ or not loads and _reads(condition):
+        if condition.dtype is not bool_ or (not loads and _reads(condition)):
             return self
         holds = type(condition) is not Not
-        truth = condition if holds else condition.value
+        truth = condition.value if type(condition) is Not else condition
         if self.truths.get(truth) is holds:
             return self
         domain = self._copy(truths={**self.truths, truth: holds})
         if not isinstance(truth, Compare) or not truth.a.dtype.is_int:
-            return domain
+            return domain._copy(opaque=(*self.opaque, condition)) if isinstance(truth, Or | And) else domain
         domain = domain._with_comparison(_OPERATORS[type(truth) if holds else NEGATED[type(truth)]], truth.a, truth.b)
         if domain is not self and not all(type(e) is Var for e in _atoms(truth)):
             domain = domain._copy(opaque=(*self.opaque, condition))
@@ -166,8 +166,8 @@ class Domain:
         strict = operator in ("<", ">")
         for one, other, below in ((a, b, "<"), (b, a, ">")):
             lo, hi = range_of(other, self)
-            most = hi - strict if operator == "==" or operator[0] == below else None
-            least = lo + strict if operator == "==" or operator[0] != below else None
+            most = hi - strict if hi is not None and (operator == "==" or operator[0] == below) else None
+            least = lo + strict if lo is not None and (operator == "==" or operator[0] != below) else None
             if type(one) is not Const:
                 domain = domain._with_range(one, meet(range_of(one, domain), (least, most)))
         return domain
@@ -185,6 +185,12 @@ class Domain:
             ranges[atom] = meet(ranges.get(atom, UNKNOWN), new)
         facts = self.facts if len(terms) == 1 else (*self.facts, (terms, constant))
         domain = self._copy(ranges, facts)
+        for atom, scale in terms.items():
+            if type(atom) is (Min if scale > 0 else Max):  # min(a, b) >= c  is  a >= c and b >= c
+                for operand in (atom.a, atom.b):
+                    form, offset = _replaced(terms, constant, atom, operand)
+                    domain = domain._with_fact(form, offset) if form else domain
+                return domain
         if len(terms) == 1:
             return domain._with_numerator(*next(iter(terms.items())), constant)
         return domain
@@ -201,14 +207,22 @@ class Domain:
         opposite = {term: -coefficient for term, coefficient in terms.items()}
         return self._with_fact(opposite, divisor * (constant // -scale) + divisor - 1 - offset) if terms else self
 
-    def about(self, atom: Expr) -> list[Fact]:
-        """The facts that mention an atom, with those that its own operation gives."""
+    def knows(self, atom: Expr) -> bool:
+        """Whether a condition tells something of this very atom."""
+        return atom in self.ranges or atom in self._mentions()
+
+    def _mentions(self) -> dict[Expr, list[Fact]]:
+        """For each atom the facts that mention it."""
         if self._about is None:
             self._about = {}
             for fact in self.facts:
                 for mentioned in fact[0]:
                     self._about.setdefault(mentioned, []).append(fact)
-        known = self._about.get(atom)
+        return self._about
+
+    def about(self, atom: Expr) -> list[Fact]:
+        """The facts that mention an atom, with those that its own operation gives."""
+        known = self._mentions().get(atom)
         if type(atom) is Var:
             return known or []
         own = self._own.get(atom)
@@ -319,7 +333,8 @@ def range_of_form(terms: Terms, constant: int, domain: Domain) -> Range:
 
 def range_of_variables(terms: Terms, constant: int, ranges: dict[Expr, Range]) -> Range:
     """The range of a linear form of variables by their ranges alone."""
-    lo = hi = constant
+    lo: int | None = constant
+    hi: int | None = constant
     for atom, scale in terms.items():
         least, most = ranges.get(atom, UNKNOWN)
         if scale < 0:
@@ -366,15 +381,16 @@ def lower(
     search = domain._search
     search.left -= 1
     depth = min(depth, _NESTING - search.nesting) if search.left > 0 else 0
-    if depth <= 0 or not terms or enough is not None and best is not None and best >= enough:
+    if depth <= 0 or not terms or (enough is not None and best is not None and best >= enough):
         return best
     if not domain.facts and all([type(atom) is Var for atom in terms]):
         return best
     if loose is None:
         depth = min(depth, 2)
+    plain = all([type(atom) is Var for atom in terms])
     for atom in terms if loose is None else (loose,):
-        for fact in domain.about(atom):
-            if loose is None and not any([other in terms and other != atom for other in fact[0]]):
+        for fact in _facts_for(atom, terms, domain):
+            if loose is None and not _related(fact[0], atom, terms, plain):
                 continue  # it cannot beat the ranges, which know it already
             found = _eliminate(terms, constant, atom, fact, domain, enough, depth - 1)
             if found is not None and (best is None or found > best):
@@ -383,6 +399,23 @@ def lower(
                     return best
     found = _by_cases(terms, constant, domain, enough, depth - 1) if len(terms) > 1 else None
     return found if best is None else best if found is None else max(found, best)
+
+
+def _related(fact: Terms, atom: Expr, terms: Terms, plain: bool) -> bool:
+    """Whether a fact about one atom of a form tells of others of them, too (or of what is inside of them)."""
+    for other in fact:
+        if other is not atom and (other in terms or type(other) is not Var or not plain):
+            return True
+    return False
+
+
+def _facts_for(atom: Expr, terms: Terms, domain: Domain) -> list[Fact]:
+    """The facts that mention an atom, with those by which other atoms of a form tell of it."""
+    facts = domain.about(atom)
+    for other in terms:
+        if type(other) is not Var and other is not atom:
+            facts = facts + [fact for fact in domain.about(other) if atom in fact[0] and fact not in facts]
+    return facts
 
 
 def _by_ranges(terms: Terms, constant: int, domain: Domain) -> tuple[int | None, Expr | None]:
@@ -412,13 +445,21 @@ def _eliminate(terms: Terms, constant: int, atom: Expr, fact: Fact, domain: Doma
     return None if found is None else -(-found // m)
 
 
+def _replaced(terms: Terms, constant: int, atom: Expr, value: Expr) -> Fact:
+    """A form with a value in the place of one of its atoms."""
+    rest = dict(terms)
+    scale = rest.pop(atom)
+    form, offset = linear(value)
+    add_scaled(rest, form, scale)
+    return drop_zeros(rest), constant + scale * offset
+
+
 def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -> int | None:
     """A form with a choice in it is at least the least of what it is for the alternatives."""
     for atom, scale in terms.items():
-        cls = type(atom)
-        if cls is (Min if scale > 0 else Max):
+        if isinstance(atom, Min if scale > 0 else Max):
             cases = ((atom.a, domain), (atom.b, domain))
-        elif cls is Select or cls is IfThenElse:
+        elif isinstance(atom, (Select, IfThenElse)):
             otherwise = logical_not(atom.condition)
             cases = (
                 (atom.true, domain.given(atom.condition, loads=True)),
@@ -428,11 +469,7 @@ def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -
             continue
         least = None
         for value, inside in cases:
-            form = linear(value)
-            rest = dict(terms)
-            del rest[atom]
-            add_scaled(rest, form[0], scale)
-            found = lower(drop_zeros(rest), constant + scale * form[1], inside, enough, depth)
+            found = lower(*_replaced(terms, constant, atom, value), inside, enough, depth)
             if found is None:
                 return None
             least = found if least is None else min(least, found)
@@ -470,7 +507,11 @@ def _own_facts(atom: Expr, domain: Domain) -> list[Fact]:
     """What an operation tells of its own value."""
     match atom:
         case FloorDiv(x, Const(c)) if c > 0:  # c * (x // c) <= x <= c * (x // c) + c - 1
-            return [_difference(x, atom, c, 0), _difference(atom, x, 1, c - 1, c)]
+            facts = [_difference(x, atom, c, 0), _difference(atom, x, 1, c - 1, c)]
+            rest = Mod(x, atom.b)
+            if domain.knows(rest):  # x - c * (x // c) == x % c
+                facts += [_minus(facts[0], rest, 1, 0), _minus(facts[1], rest, -1, 1 - c)]
+            return facts
         case Mod(x, divisor):
             facts = []
             least = range_of(divisor, domain)[0]
@@ -497,6 +538,10 @@ def _difference(a: Expr, b: Expr, scale: int, constant: int, scale_a: int = 1) -
     add_scaled(terms, terms_a, scale_a)
     add_scaled(terms, terms_b, -scale)
     return drop_zeros(terms), constant + scale_a * constant_a - scale * constant_b
+
+
+def _minus(fact: Fact, atom: Expr, scale: int, constant: int) -> Fact:
+    return {**fact[0], atom: fact[0].get(atom, 0) - scale}, fact[1] + constant
 
 
 def _product_facts(atom: Mul, domain: Domain) -> list[Fact]:
@@ -538,5 +583,5 @@ def _is_data(atom: Expr, domain: Domain) -> bool:
     if None not in range_of_atom(atom, domain):
         return False
     if type(atom) in (Load, Call, Cast):
-        return not any([atom in fact[0] for fact in domain.facts])
+        return not domain.knows(atom)
     return any([operand.dtype is int64 and _is_data(operand, domain) for operand in children(atom)])

@@ -11,7 +11,7 @@ constant). Throughout, N is the form divided, c > 0 the divisor, and N // c and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import gcd
 
 from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, factors, linear, product
@@ -36,7 +36,7 @@ def divide(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
         return quotient, whole + at
     split = _split(rest, constant, c, range_of)
     if split is not None:  # (d*H + L) // c  ->  (H + k) // (c/d)
-        d, high, k, _ = split
+        d, high, k = split
         inner = divide(high, k, c // d, range_of)
     else:
         inner = _divide_atom(rest, constant, c, range_of)
@@ -48,13 +48,12 @@ def _divide_atom(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form
     """N // c where only what the one atom of N is can help."""
     if len(terms) == 1:
         (atom, scale), = terms.items()
-        operation = type(atom)
-        if scale == 1 and (operation is FloorDiv or operation is Mod) and type(atom.b) is Const:
+        if scale == 1 and isinstance(atom, (FloorDiv, Mod)) and type(atom.b) is Const:
             m = atom.b.value
-            if operation is FloorDiv and m > 0:  # (x // m + b) // c  ->  (x + m*b) // (m*c)
+            if type(atom) is FloorDiv and m > 0:  # (x // m + b) // c  ->  (x + m*b) // (m*c)
                 inner, offset = linear(atom.a)
                 return divide(inner, offset + m * constant, m * c, range_of)
-            if operation is Mod and m > 0 and m % c == 0 and constant == 0:  # x % (c*m) // c  ->  x // c % m
+            if type(atom) is Mod and m > 0 and m % c == 0 and constant == 0:  # x % (c*m) // c  ->  x // c % m
                 return remainder(*divide(*linear(atom.a), c, range_of), m // c, range_of)
     return {FloorDiv(build(terms, constant), index(c)): 1}, 0
 
@@ -77,11 +76,9 @@ def remainder(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
     if split is None:
         return {Mod(build(rest, constant), index(c)): 1}, 0
     # (d*H + L) % c  ->  d*((H + k) % (c/d)) + L - k*d
-    d, high, k, low = split
+    d, high, k = split
     inner, offset = remainder(high, k, c // d, range_of)
-    found = dict(low)
-    add_scaled(found, inner, d)
-    return drop_zeros(found), constant - k * d + d * offset
+    return _exchange(rest, high, inner, d), constant - k * d + d * offset
 
 
 def _without_mods(terms: Terms, constant: int, c: int) -> Form:
@@ -89,11 +86,20 @@ def _without_mods(terms: Terms, constant: int, c: int) -> Form:
     for atom, scale in terms.items():
         if type(atom) is Mod and type(atom.b) is Const and atom.b.value and scale * atom.b.value % c == 0:
             inner, offset = linear(atom.a)
-            rest = dict(terms)
-            del rest[atom]
-            add_scaled(rest, inner, scale)
-            return _without_mods(drop_zeros(rest), constant + scale * offset, c)
+            return _without_mods(_exchange(terms, (atom,), inner, scale), constant + scale * offset, c)
     return terms, constant
+
+
+def _exchange(terms: Terms, removed: Collection[Expr], more: Terms, scale: int) -> Terms:
+    """The terms with `scale * more` where the first of those removed stood."""
+    found: Terms = {}
+    for atom, coefficient in terms.items():
+        if atom not in removed:
+            found[atom] = found.get(atom, 0) + coefficient
+        elif more:
+            add_scaled(found, more, scale)
+            more = {}
+    return drop_zeros(found)
 
 
 def _negative(terms: Terms) -> Terms:
@@ -113,15 +119,15 @@ def _one_quotient(terms: Terms, constant: int, c: int, range_of: RangeOf) -> int
     return lo // c if lo is not None and hi is not None and lo // c == hi // c else None
 
 
-def _split(terms: Terms, constant: int, c: int, range_of: RangeOf) -> tuple[int, Terms, int, Terms] | None:
-    """The largest divisor d of c with N = d*H + L and L + constant in [k*d, k*d + d): (d, H, k, L)."""
+def _split(terms: Terms, constant: int, c: int, range_of: RangeOf) -> tuple[int, Terms, int] | None:
+    """The largest divisor d of c with N = d*H + L and L + constant in [k*d, k*d + d): (d, H, k)."""
     divisors = {gcd(scale, c) for scale in terms.values()}
     divisors.discard(1)
     for d in sorted(divisors, reverse=True):
         low = {atom: scale for atom, scale in terms.items() if scale % d}
         k = _one_quotient(low, constant, d, range_of)
         if k is not None:
-            return d, {atom: scale // d for atom, scale in terms.items() if scale % d == 0}, k, low
+            return d, {atom: scale // d for atom, scale in terms.items() if scale % d == 0}, k
     return None
 
 
@@ -208,12 +214,11 @@ def cancel(terms: Terms, constant: int, range_of: RangeOf) -> Form:
     if len(terms) < 2 or not any([type(atom) in _CANCELLING for atom in terms]):
         return terms, constant
     for atom, scale in terms.items():
-        cls = type(atom)
-        if cls is Mod:
+        if type(atom) is Mod:
             found = _join(terms, atom, scale, range_of)
-        elif cls is FloorDiv:
+        elif type(atom) is FloorDiv:
             found = _complement(terms, atom, scale, range_of)
-        elif (cls is Min or cls is Max) and scale == 1:
+        elif isinstance(atom, (Min, Max)) and scale == 1:
             found = _into_choice(terms, atom, range_of)
         else:
             continue
@@ -233,17 +238,13 @@ def _join(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
     quotient, offset = divide(*x, c, range_of)
     if not offset and quotient and all([terms.get(atom) == scale * c * k for atom, k in quotient.items()]):
         # s*(x % c) + s*c*(x // c)  ->  s*x
-        rest = {atom: k for atom, k in terms.items() if atom not in quotient and atom is not mod}
-        add_scaled(rest, x[0], scale)
-        return rest, scale * x[1]
+        return _exchange(terms, {mod, *quotient}, x[0], scale), scale * x[1]
     for atom, k in terms.items():
         # s*(x % c) + s*c*((x // c) % m)  ->  s*(x % (c*m))
         if type(atom) is Mod and type(atom.b) is Const and k == scale * c and atom.b.value > 0:
             if linear(atom.a) == (quotient, offset):
-                rest = {other: by for other, by in terms.items() if other is not atom and other is not mod}
                 joined, constant = remainder(*x, c * atom.b.value, range_of)
-                add_scaled(rest, joined, scale)
-                return rest, scale * constant
+                return _exchange(terms, (mod, atom), joined, scale), scale * constant
     return None
 
 
@@ -256,10 +257,8 @@ def _join_symbolic(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> For
     partner = product(FloorDiv(mod.a, mod.b), unit)
     if terms.get(partner) != scale * multiple:
         return None
-    rest = {atom: k for atom, k in terms.items() if atom is not mod and atom != partner}
     x = linear(mod.a)
-    add_scaled(rest, x[0], scale)
-    return rest, scale * x[1]
+    return _exchange(terms, (mod, partner), x[0], scale), scale * x[1]
 
 
 def _complement(terms: Terms, quotient: FloorDiv, scale: int, range_of: RangeOf) -> Form | None:
@@ -270,10 +269,8 @@ def _complement(terms: Terms, quotient: FloorDiv, scale: int, range_of: RangeOf)
     x, offset = linear(quotient.a)
     if not all([terms.get(atom) == s * k for atom, k in x.items()]):
         return None
-    rest = {atom: k for atom, k in terms.items() if atom not in x and atom is not quotient}
     found, constant = remainder(x, offset, quotient.b.value, range_of)
-    add_scaled(rest, found, s)
-    return rest, s * (constant - offset)
+    return _exchange(terms, {quotient, *x}, found, s), s * (constant - offset)
 
 
 def _into_choice(terms: Terms, choice: Min | Max, range_of: RangeOf) -> Form | None:
@@ -291,7 +288,4 @@ def _into_choice(terms: Terms, choice: Min | Max, range_of: RangeOf) -> Form | N
         side = dict(side)
         add_scaled(side, moved, 1)
         sides.append(build(*cancel(drop_zeros(side), constant, range_of)))
-    rest = {atom: scale for atom, scale in terms.items() if atom is not choice and atom not in moved}
-    new = type(choice)(*sides)
-    rest[new] = rest.get(new, 0) + 1
-    return rest, 0
+    return _exchange(terms, {choice, *moved}, {type(choice)(*sides): 1}, 1), 0

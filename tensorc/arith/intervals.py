@@ -111,6 +111,8 @@ def _nonpositive(a: Range) -> bool:
 def divided(a: Range, b: Range) -> Range:
     """The floors of quotients; x // 0 is 0."""
     (lo, hi), (least, most) = a, b
+    if b == (0, 0):
+        return 0, 0
     if least is not None and least >= 1:
         # the quotient grows with x, and shrinks in magnitude with a growing divisor
         low = None if lo is None else lo // least if lo < 0 else 0 if most is None else lo // most

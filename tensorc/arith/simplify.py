@@ -8,6 +8,8 @@ the rules that are exact for every value.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tensorc.arith.affine import Terms, accumulate, add_scaled, build, drop_zeros, linear
 from tensorc.arith.bounds import NEGATED, Domain, at_lane, exact, nonnegative, range_of_atom, range_of_form
@@ -23,6 +25,8 @@ from tensorc.ir.expr import (
     minimum, mod, mul, ne, neg, select, sub,
 )  # fmt: skip
 from tensorc.ir.walk import children, rebuild
+
+Kind = TypeVar("Kind", bound=Expr)
 
 _NOTHING = Domain()
 
@@ -68,7 +72,7 @@ class Simplifier:
         cls = type(expr)
         if cls is Const:
             return expr
-        if cls is Var:
+        if type(expr) is Var:
             return self._variable(expr)
         found = self._memo.get(expr)
         if found is None:
@@ -79,6 +83,10 @@ class Simplifier:
         dtype = expr.dtype
         if dtype is int64:
             return build(*self.form(expr), expr)
+        if dtype is bool_ and self.domain.truths:
+            known = self._truth(expr)
+            if known is not expr:
+                return known
         rule = _RULES.get(type(expr))
         if dtype.lanes > 1:
             found = self._vector(expr)
@@ -89,12 +97,13 @@ class Simplifier:
         expr = self._operands(expr)
         return self._fixed(expr) if dtype.is_int or dtype.is_bool else expr
 
-    def _operands(self, expr: Expr) -> Expr:
+    def _operands(self, expr: Kind) -> Kind:
         """The expression with its operands simplified."""
         if isinstance(expr, Binary):
             a, b = self.simplify(expr.a), self.simplify(expr.b)
             return expr if a is expr.a and b is expr.b else type(expr)(a, b)
-        return rebuild(expr, tuple([self.simplify(operand) for operand in children(expr)]))
+        new: Any = rebuild(expr, tuple([self.simplify(operand) for operand in children(expr)]))
+        return new  # of the same kind
 
     def _variable(self, var: Var) -> Expr:
         lo, hi = self.domain.ranges.get(var, (None, 1))
@@ -261,19 +270,20 @@ class Simplifier:
         if not (exact(*a, self.domain) and exact(*b, self.domain)):
             new = self._operands(expr)
             return Const(_HOLDS[type(expr)](0, 0), bool_) if new.a == new.b else self._truth(new)
-        new = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
-        return new if type(new) is Const else self._truth(new)
+        found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
+        return found if type(found) is Const else self._truth(found)
 
     def _not(self, expr: Not) -> Expr:
         value = self.simplify(expr.value)
         cls = type(value)
         if cls is Not or cls is Const:
             return logical_not(value)
-        if cls in NEGATED and (not value.a.dtype.is_float or cls is EQ or cls is NE):  # not a < b  ->  a >= b
-            return self.simplify(NEGATED[cls](value.a, value.b))
-        if cls is And:  # not (a and b)  ->  not a or not b
+        # not a < b  ->  a >= b
+        if isinstance(value, Compare) and (not value.a.dtype.is_float or cls is EQ or cls is NE):
+            return self.simplify(NEGATED[type(value)](value.a, value.b))
+        if type(value) is And:  # not (a and b)  ->  not a or not b
             return self.simplify(Or(logical_not(value.a), logical_not(value.b)))
-        if cls is Or:
+        if type(value) is Or:
             return self.simplify(And(logical_not(value.a), logical_not(value.b)))
         return expr if value is expr.value else Not(value)
 
@@ -303,8 +313,8 @@ class Simplifier:
                 kept.append(part)
                 inside = inside._given(holds)
         if len(kept) == len(operands) and all([a is b for a, b in zip(kept, operands)]):
-            return expr
-        return (logical_or if absorbing else logical_and)(*kept)
+            return self._truth(expr)
+        return self._truth((logical_or if absorbing else logical_and)(*kept))
 
     def _not_implied(self, kept: list[Expr], condition: Expr, absorbing: bool) -> list[Expr]:
         """The conditions that a further one does not settle."""
@@ -401,7 +411,7 @@ class Simplifier:
         if expr.dtype.is_bool:
             return None if _mentions(scalar, lane) else Broadcast(scalar, lanes)
         terms, constant = linear(scalar)
-        steps = {atom: scale for atom, scale in terms.items() if atom is lane}
+        steps: Terms = {atom: scale for atom, scale in terms.items() if atom is lane}
         rest = {atom: scale for atom, scale in terms.items() if atom is not lane}
         for atom in [atom for atom in rest if type(atom) is Mul and lane in _flat(atom, Mul)]:
             others = _flat(atom, Mul)
@@ -411,11 +421,28 @@ class Simplifier:
                 stride = Mul(stride, other)
             steps[stride] = steps.get(stride, 0) + rest.pop(atom)
         if any([_mentions(atom, lane) for atom in (*rest, *steps) if atom is not lane]):
-            return None
+            return self._divided_ramp(expr) if isinstance(expr, (FloorDiv, Mod)) else None
         step = steps.pop(lane, 0)
         base = build(rest, constant)
         new = Ramp(base, build(steps, step), lanes) if steps or step else Broadcast(base, lanes)
         return expr if new == expr else new
+
+
+    def _divided_ramp(self, expr: FloorDiv | Mod) -> Expr | None:
+        """ramp(b, s, n) // c  ->  broadcast(b // c, n), where b % c + s*(n - 1) is known to be in [0, c)."""
+        ramp, divisor = self.simplify(expr.a), self.simplify(expr.b)
+        if type(ramp) is not Ramp or type(ramp.stride) is not Const or type(divisor) is not Broadcast:
+            return None
+        if type(divisor.value) is not Const or divisor.value.value <= 0:
+            return None
+        first = self.simplify(mod(ramp.base, divisor.value))
+        lo, hi = self._range_of(*linear(first))
+        reach = ramp.stride.value * (ramp.lanes - 1)
+        if lo is None or hi is None or lo + min(reach, 0) < 0 or hi + max(reach, 0) >= divisor.value.value:
+            return None
+        if type(expr) is Mod:
+            return Ramp(first, ramp.stride, ramp.lanes)
+        return Broadcast(self.simplify(floordiv(ramp.base, divisor.value)), ramp.lanes)
 
 
 def _mentions(expr: Expr, var: Var) -> bool:
@@ -424,7 +451,7 @@ def _mentions(expr: Expr, var: Var) -> bool:
 
 def _flat(expr: Expr, cls) -> list[Expr]:
     """The operands of nested operations of one kind, from left to right."""
-    return [*_flat(expr.a, cls), *_flat(expr.b, cls)] if type(expr) is cls else [expr]
+    return [*_flat(expr.a, cls), *_flat(expr.b, cls)] if isinstance(expr, Binary) and type(expr) is cls else [expr]
 
 
 def _flat_form(form: Form, cls) -> list[Form]:
@@ -488,9 +515,8 @@ def _wrapping(expr: Expr) -> Expr:
     return expr
 
 
-def _float(expr: Expr) -> Expr:
+def _float(expr: Binary) -> Expr:
     """Identities of IEEE numbers, and arithmetic on two literals; each with at most the one rounding it had."""
-    a, b = expr.a, expr.b
     match expr:
         case Mul(x, Const(1.0)) | Mul(Const(1.0), x) | Div(x, Const(1.0)):  # x * 1  ->  x
             return x
@@ -500,17 +526,17 @@ def _float(expr: Expr) -> Expr:
             return x
         case Min(x, y) | Max(x, y) if x == y:  # min(x, x)  ->  x
             return x
-        case Add(Const(), Const()) | Sub(Const(), Const()) | Mul(Const(), Const()):
-            return _folded(expr, a.value, b.value)
-        case Div(Const(), Const(denominator)) if denominator != 0:
-            return _folded(expr, a.value, b.value)
+        case Add(Const(a), Const(b)) | Sub(Const(a), Const(b)) | Mul(Const(a), Const(b)):
+            return _folded(expr, a, b)
+        case Div(Const(a), Const(b)) if b != 0:
+            return _folded(expr, a, b)
     return expr
 
 
 _FOLD = {Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, Div: lambda a, b: a / b}
 
 
-def _folded(expr: Expr, a: float, b: float) -> Expr:
+def _folded(expr: Binary, a: float, b: float) -> Expr:
     # double precision has more than twice float32's digits, so that rounding its results again is exact
     if expr.dtype is not float32 and expr.dtype is not float64:
         return expr
@@ -523,7 +549,7 @@ def _ramp(s: Simplifier, expr: Ramp) -> Expr:
     return Broadcast(new.base, new.lanes) if is_const(new.stride, 0) else new
 
 
-_FORMS = {
+_FORMS: dict[type, Callable[..., Form]] = {
     FloorDiv: Simplifier._division,
     Mod: Simplifier._division,
     ShiftRight: Simplifier._shift_right,
@@ -536,7 +562,7 @@ _FORMS = {
     Load: Simplifier._load_index,
 }
 
-_RULES = {
+_RULES: dict[type, Callable[..., Expr]] = {
     **dict.fromkeys((EQ, NE, LT, LE, GT, GE), Simplifier._compare),
     **dict.fromkeys((Add, Sub, Mul, Div, FloorDiv, Mod, Min, Max), Simplifier._arithmetic),
     And: Simplifier._logic,
