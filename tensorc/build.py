@@ -14,6 +14,7 @@ from tensorc.artifact import Artifact
 from tensorc.codegen import llvm
 from tensorc.errors import ArgumentError, InternalError, TensorcError, UnsupportedError
 from tensorc.ir.count import count
+from tensorc.ir.expr import Var
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.passes.pipeline import lower as lower_passes
@@ -69,15 +70,18 @@ def build(
     limit = _threads(threads)
     if isinstance(what, Schedule):
         function = what.function
+        symbols = _symbols(function)
         text = show(function, canonical=True)
         plan = lambda: what
         names = [buffer.name for buffer in function.params]
         name = function.name
     else:
+        symbols = te.symbols(what)
         text = _guarded(lambda: te.canonical_text(what))
         plan = lambda: default_schedule(what, target, threads=limit, schedules=schedules, name=name)
         names = [tensor.name for tensor in what]
     store = Cache.default() if cache and schedules is None else None
+    text += "".join([f"\n{var.name}" for var in symbols])  # by which callers pass them
     key = _key(text, target, limit)
     artifact = store.get(key) if store else None
     if artifact is None:
@@ -88,6 +92,11 @@ def build(
     params = tuple([replace(param, name=new) for param, new in zip(artifact.params, names)])
     artifact = replace(artifact, name=name, params=params)
     return load(artifact, describe=_describer(plan, target), threads=limit)
+
+
+def _symbols(function: Function) -> tuple[Var, ...]:
+    extents = [e for buffer in function.params for e in (*buffer.shape, *(buffer.strides or ()))]
+    return (*[extent for extent in extents if type(extent) is Var], *function.scalars)
 
 
 def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:

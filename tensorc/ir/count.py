@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import (
     Add,
     BitAnd,
     BitOr,
     BitXor,
+    Buffer,
     Call,
     Const,
     Div,
@@ -24,6 +24,7 @@ from tensorc.ir.expr import (
     ShiftRight,
     Sub,
     Var,
+    maximum,
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Stmt, Store
@@ -50,49 +51,46 @@ _OPERATIONS = frozenset(
 )
 
 
-def count(function: Function) -> tuple[int, int]:
-    """(operations, bytes) of an unscheduled function.
+def count(function: Function) -> tuple[int | Expr, int | Expr]:
+    """(operations, bytes) of an unscheduled function: numbers, or expressions over its variables
+    where extents are symbolic.
 
     Operations are the arithmetic of the blocks' bodies, as written, at each point of their domains:
     a multiply and an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic
     on nothing but iterators and literals are none. A guard counts as its costlier side. Bytes are
-    those of the parameters, each once. Raises UnsupportedError where an extent is not constant.
+    those of the parameters, each once.
     """
-    total = sum([_bytes(function, buffer) for buffer in function.params])
-    return _operations(function, function.body), total
+    total = sum([_bytes(buffer) for buffer in function.params])
+    return _operations(function.body), total
 
 
-def _bytes(function: Function, buffer) -> int:
-    size = buffer.dtype.bytes
+def _bytes(buffer: Buffer) -> int | Expr:
+    size: int | Expr = buffer.dtype.bytes
     for extent in buffer.shape:
-        size *= _extent(function, extent)
+        size *= _extent(extent)
     return size
 
 
-def _extent(function: Function, extent: Expr) -> int:
-    if type(extent) is not Const:
-        raise UnsupportedError(
-            f"count of function {function.name!r}: an extent is not constant; only constants count"
-        )
-    return max(int(extent.value), 0)
+def _extent(extent: Expr) -> int | Expr:
+    return max(int(extent.value), 0) if type(extent) is Const else maximum(extent, 0)
 
 
-def _operations(function: Function, stmt: Stmt) -> int:
+def _operations(stmt: Stmt) -> int | Expr:
     """Operations of a statement; not the loops around a block count but its domain."""
     match stmt:
         case Store(_, _, value):
             return _cost(value, {})[0]
         case Block(iters=iters, body=body):
-            points = _operations(function, body)
+            points = _operations(body)
             for it in iters:
-                points *= _extent(function, it.extent)
+                points *= _extent(it.extent)
             return points
         case For(_, _, extent, _, body) if not _holds_block(body):
-            return _extent(function, extent) * _operations(function, body)
+            return _extent(extent) * _operations(body)
         case If(_, then):
-            return _operations(function, then)
+            return _operations(then)
         case _:
-            return sum([_operations(function, inner) for inner in substmts(stmt)])
+            return sum([_operations(inner) for inner in substmts(stmt)])
 
 
 def _holds_block(stmt: Stmt) -> bool:

@@ -8,7 +8,7 @@ a plain array that fits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,13 @@ class _Refusal(Exception):
 class Signature:
     """The parameters of a kernel, and the complete checks of a call's arguments against them."""
 
-    __slots__ = ("_alignments", "_dtypes", "_free", "_inputs", "artifact")
+    __slots__ = ("_alignments", "_dtypes", "_free", "_inputs", "_late", "artifact")
 
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
-        self._free = _free_scalars(artifact)
+        self._free = _undetermined(artifact, artifact.params)
+        inputs = [param for param in artifact.params if not param.is_output]
+        self._late = _undetermined(artifact, inputs)  # these, and what only outputs determine
         self._inputs = sum(not param.is_output for param in artifact.params)
         self._dtypes = tuple(dtype(param.dtype).numpy for param in artifact.params)
         self._alignments = tuple(
@@ -64,28 +66,33 @@ class Signature:
         return len(args) == len(self.artifact.params)
 
     def bind(
-        self, args: Sequence[object], named: dict[str, object]
+        self,
+        args: Sequence[object],
+        named: dict[str, object],
+        derive: Callable[[dict[str, int]], dict[str, int]] = lambda values: {},
     ) -> tuple[list[np.ndarray | None], dict[str, int]]:
-        """(arrays in the order of the parameters, values of the scalars).
+        """(arrays in the order of the parameters, values of the scalars and the derived extents).
 
-        An output is None if only the inputs are given. Raises ArgumentError if anything does not
-        fit.
+        An output is None if only the inputs are given. `derive` gives the derived extents for the
+        scalars. Raises ArgumentError if anything does not fit.
         """
         params = self.artifact.params
         try:
             objects = self._by_param(args)
-            values = self._named_scalars(named)
-            facts = zip(params, self._dtypes, self._alignments, objects)
             given = self._all(args)
+            values = self._named_scalars(named, given)
+            facts = zip(params, self._dtypes, self._alignments, objects)
             arrays = [
-                _checked(param, kind, alignment, value, values)
+                _checked(param, kind, alignment, value, values, self.artifact.derived)
                 if given or not param.is_output
                 else None
                 for param, kind, alignment, value in facts
             ]
-            for name in self.artifact.scalars:
-                if name not in values:
-                    raise _Refusal(f"{name} is determined by an output only: give the output")
+            if self.artifact.derived:
+                derived = derive(values)
+                for param, array in zip(params, arrays):
+                    _check_derived(param, array, derived, values)
+                values |= derived
             _check_overlap(params, arrays)
         except _Refusal as refusal:
             raise ArgumentError(f"{self}: {refusal}") from None
@@ -104,18 +111,20 @@ class Signature:
         noun = "argument" if len(args) == 1 else "arguments"
         raise _Refusal(f"{len(args)} {noun} {verb} given, {needed} needed")
 
-    def _named_scalars(self, named: dict[str, Any]) -> dict[str, int]:
+    def _named_scalars(self, named: dict[str, Any], given: bool) -> dict[str, int]:
+        """The values passed by name; `given` says whether the outputs are there to tell others."""
         for name, value in named.items():
-            if name not in self._free:
-                known = ", ".join(["threads", *self._free])
+            if name not in self._late:
+                known = ", ".join(["threads", *self._late])
                 raise _Refusal(f"unknown keyword {name!r}; known are {known}")
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise _Refusal(f"{name} is {value!r}, an int is needed")
             if not -(1 << 63) <= int(value) < 1 << 63:
                 raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
-        for name in self._free:
+        for name in self._free if given else self._late:
             if name not in named:
-                raise _Refusal(f"{name} is not given; no array determines it: pass {name}=...")
+                reason = "no array determines it" if name in self._free else "only the output tells"
+                raise _Refusal(f"{name} is not given; {reason}: pass {name}=...")
         return {name: int(value) for name, value in named.items()}
 
 
@@ -126,9 +135,9 @@ def _type_text(param: Param) -> str:
     return text
 
 
-def _free_scalars(artifact: Artifact) -> tuple[str, ...]:
-    """Scalars that no array determines: passed by name."""
-    named = {n for p in artifact.params for n in (*p.shape, *(p.strides or ()))}
+def _undetermined(artifact: Artifact, params: Sequence[Param]) -> tuple[str, ...]:
+    """Scalars that none of the arrays determines: passed by name."""
+    named = {n for p in params for n in (*p.shape, *(p.strides or ()))}
     return tuple(name for name in artifact.scalars if name not in named)
 
 
@@ -138,12 +147,17 @@ def address(array: np.ndarray) -> int:
 
 
 def _checked(
-    param: Param, kind: np.dtype, alignment: int, given: object, values: dict[str, int]
+    param: Param,
+    kind: np.dtype,
+    alignment: int,
+    given: object,
+    values: dict[str, int],
+    derived: tuple[str, ...],
 ) -> np.ndarray:
     array = _as_array(given, param)
     what = f"argument {param.name}"
     _check_type(what, param, kind, array)
-    _check_extents(what, param, array, values)
+    _check_extents(what, param, array, values, derived)
     _check_layout(what, param, alignment, array, values)
     if param.is_output and not array.flags.writeable:
         raise _Refusal(f"{what} is read-only, an output must be writable")
@@ -159,11 +173,15 @@ def _check_type(what: str, param: Param, kind: np.dtype, array: np.ndarray) -> N
     raise _Refusal(f"{what} is {array.dtype}, {param.dtype} is needed")
 
 
-def _check_extents(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:
+def _check_extents(
+    what: str, param: Param, array: np.ndarray, values: dict[str, int], derived: tuple[str, ...]
+) -> None:
     if array.ndim != len(param.shape):
         needed = f"{_type_text(param)}" if param.shape else "a scalar array of rank 0"
         raise _Refusal(f"{what} has rank {array.ndim} (shape {array.shape}), {needed} is needed")
     for axis, (have, want) in enumerate(zip(array.shape, param.shape)):
+        if want in derived:
+            continue  # until all scalars are known
         if isinstance(want, str):
             need = values.setdefault(want, have)
             if have != need:
@@ -172,6 +190,21 @@ def _check_extents(what: str, param: Param, array: np.ndarray, values: dict[str,
         elif have != want:
             wanted = "(" + ", ".join(map(str, param.shape)) + "," * (array.ndim == 1) + ")"
             raise _Refusal(f"{what} has shape {array.shape}, {wanted} is needed")
+
+
+def _check_derived(
+    param: Param, array: np.ndarray | None, derived: dict[str, int], values: dict[str, int]
+) -> None:
+    """The extents that are expressions, of an array or of an output that is to be made."""
+    for axis, want in enumerate(param.shape):
+        if want not in derived:
+            continue
+        need, have = derived[want], None if array is None else array.shape[axis]
+        if have == need or (have is None and need >= 0):
+            continue
+        known = ", ".join([f"{name} = {value}" for name, value in values.items()])
+        place = f"argument {param.name} has extent {have}" if have is not None else f"output {param.name}"
+        raise _Refusal(f"{place} in axis {axis}, {want} is {need} with {known}")
 
 
 def _check_layout(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc.codegen.llvm import emit
-from tensorc.codegen.llvm.parallel import plan_workspace
+from tensorc.codegen.llvm.workspace import plan_workspace
 from tensorc.errors import UnsupportedError
 from tensorc.ir import parse
 from tensorc.target import Target

@@ -18,13 +18,16 @@ MAX_ALIGNMENT = 64
 
 @dataclass(slots=True)
 class Module:
-    """One compiled function with its helpers; `offsets` places each workspace buffer."""
+    """One compiled function with its helpers.
+
+    `offsets` places each workspace buffer, in bytes; these and the two sizes are over the scalars.
+    """
 
     symbol: str
     target: Target
-    offsets: dict[Buffer, int]
-    workspace: int
-    thread_workspace: int
+    offsets: dict[Buffer, Expr]
+    workspace: Expr
+    thread_workspace: Expr
     declarations: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     constants: list[str] = field(default_factory=list)

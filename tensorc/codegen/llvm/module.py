@@ -9,14 +9,17 @@ from threading import Lock
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
 import tensorc.codegen.llvm.math  # noqa: F401 - adds the emitter of calls
+from tensorc.arith import Domain
 from tensorc.artifact import Artifact, Param
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
-from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function, plan_workspace
+from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function
 from tensorc.codegen.llvm.stmt import emit_stmt
+from tensorc.codegen.llvm.workspace import emit_sizes, plan_workspace
 from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Buffer, Const, Expr, Var
+from tensorc.ir.expr import Buffer, Const, Expr, Var, as_index
 from tensorc.ir.function import Function
+from tensorc.ir.printer import show
 from tensorc.ir.stmt import Store
 from tensorc.ir.walk import walk
 from tensorc.target import Target
@@ -47,13 +50,19 @@ def assembly(function: Function, target: Target) -> str:
         return machine.emit_assembly(_optimized(text, machine))
 
 
-def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Artifact:
+def compile(
+    function: Function, target: Target, *, flops: int | Expr, bytes: int | Expr
+) -> Artifact:
     """Machine code of a flat function, with what a caller must know of it.
 
     `flops` and `bytes` are those of the definition. Raises UnsupportedError for what a CPU cannot
     run.
     """
     module = _emit(function, target)
+    derived = _derived(function)
+    sizes = (module.workspace, module.thread_workspace, as_index(flops), as_index(bytes))
+    symbol = emit_sizes(module, _scalars(function), (*sizes, *derived.values()))
+    numbers = [0] * len(sizes) if symbol else [size.value for size in sizes]
     text = module.text()
     with _LLVM:
         machine = _machine(target.triple, target.mcpu, target.features)
@@ -65,10 +74,10 @@ def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Ar
         symbol=module.symbol,
         params=tuple([_param(buffer, function) for buffer in function.params]),
         scalars=tuple([var.name for var in _scalars(function)]),
-        workspace=module.workspace,
-        thread_workspace=module.thread_workspace,
-        flops=flops,
-        bytes=bytes,
+        workspace=numbers[0],
+        thread_workspace=numbers[1],
+        flops=numbers[2],
+        bytes=numbers[3],
         parallel=module.parallel,
         kind="object",
         triple=target.triple,
@@ -76,12 +85,14 @@ def compile(function: Function, target: Target, *, flops: int, bytes: int) -> Ar
         code=code,
         features=target.features,
         bitcode=bitcode,
+        sizes=symbol,
+        derived=tuple(derived),
     )
 
 
 def _emit(function: Function, target: Target) -> Module:
     symbol = "tensorc_" + re.sub(r"\W", "_", function.name, flags=re.ASCII)
-    offsets, workspace, thread_workspace = plan_workspace(function.body)
+    offsets, workspace, thread_workspace = plan_workspace(function.body, _domain(function))
     module = Module(symbol, target, offsets, workspace, thread_workspace)
     written = {stmt.buffer for stmt in walk(function.body) if type(stmt) is Store}
     pointers = {}
@@ -134,6 +145,20 @@ def _element(build: Builder, array: str, kind: str, position: int) -> Value:
     return build.emit(f"load {kind}, {place.typed}, align 8", kind)
 
 
+def _domain(function: Function) -> Domain:
+    """What the caller vouches for."""
+    domain = Domain()
+    for assumption in function.assumptions:
+        domain = domain.given(assumption)
+    return domain
+
+
+def _derived(function: Function) -> dict[str, Expr]:
+    """The extents that are expressions, by their text."""
+    extents = [extent for buffer in function.params for extent in buffer.shape]
+    return {show(e): e for e in extents if type(e) is not Const and type(e) is not Var}
+
+
 def _scalars(function: Function) -> tuple[Var, ...]:
     """Symbolic extents and strides in order of appearance, then the other scalar parameters."""
     found: dict[Var, None] = {}
@@ -146,27 +171,30 @@ def _scalars(function: Function) -> tuple[Var, ...]:
 
 
 def _param(buffer: Buffer, function: Function) -> Param:
+    strides = buffer.strides
     return Param(
         buffer.name,
         buffer.dtype.name,
-        tuple([_extent(buffer, extent) for extent in buffer.shape]),
+        tuple([_extent(extent) for extent in buffer.shape]),
         buffer in function.outputs,
-        None
-        if buffer.strides is None
-        else tuple([_extent(buffer, stride) for stride in buffer.strides]),
+        None if strides is None else tuple([_stride(buffer, stride) for stride in strides]),
         buffer.alignment,
     )
 
 
-def _extent(buffer: Buffer, extent: Expr) -> int | str:
-    match extent:
+def _extent(extent: Expr) -> int | str:
+    return int(extent.value) if type(extent) is Const else show(extent)
+
+
+def _stride(buffer: Buffer, stride: Expr) -> int | str:
+    match stride:
         case Const(value):
             return int(value)
         case Var(name=name):
             return name
         case _:
             raise UnsupportedError(
-                f"parameter {buffer.name!r}: an extent or stride is neither a number nor a variable"
+                f"parameter {buffer.name!r}: a stride is neither a number nor a variable"
             )
 
 

@@ -1,4 +1,4 @@
-"""Parallel loops as tasks on the thread pool, and the place of every buffer in the workspace.
+"""Parallel loops as tasks on the thread pool.
 
 The body of a loop becomes a function of its own, which gets what it uses through a closure on the
 stack.
@@ -6,7 +6,6 @@ stack.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tensorc.codegen.llvm.builder import Builder, Value
@@ -15,10 +14,9 @@ from tensorc.codegen.llvm.expr import intrinsic
 from tensorc.codegen.llvm.memory import mark_written
 from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail, written_in
 from tensorc.dtypes import int64
-from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Buffer, Const, Load, Var
+from tensorc.ir.expr import Buffer, Expr, Load, Var
 from tensorc.ir.stmt import Alloc, Check, For, Stmt, Store
-from tensorc.ir.walk import exprs, substmts, walk, walk_expr
+from tensorc.ir.walk import exprs, walk, walk_expr
 
 _PROTOTYPE = "void (ptr, ptr, i64, i64)"
 
@@ -59,8 +57,9 @@ def emit_parallel(ctx: Context, loop: For) -> None:
         [a.declared for a in arguments] + [begin.typed, end.typed],
         task.builder,
     )
-    _emit_task(module, name, arguments)
-    data = _closure(ctx, arguments)
+    share = _pass_shares(ctx, arguments)
+    _emit_task(module, name, arguments, share)
+    data = _closure(ctx, [*[a.passed for a in arguments], *([] if share is None else [share])])
     module.declare("tensorc_parallel_for", _PROTOTYPE)
     operands = f"{data.typed}, {extent.typed}, {ctx.threads.typed}"
     build.do(f"call void @tensorc_parallel_for(ptr @{name}, {operands})")
@@ -94,7 +93,7 @@ def _capture(
     ctx: Context, loop: For, start: Value, flag: Value | None
 ) -> tuple[Context, list[Argument]]:
     """A context for the task, with all that the body reads of the surroundings as arguments."""
-    variables, buffers, written = _free(loop.body)
+    variables, buffers, written = _free(loop.body, ctx.module.offsets)
     inner: dict[Var, Value] = {}
     pointers: dict[Buffer, Pointer] = {}
     arguments: list[Argument] = []
@@ -146,16 +145,21 @@ def declare_pointer(pointer: Pointer) -> str:
     )
 
 
-def _free(body: Stmt) -> tuple[dict[Var, None], dict[Buffer, None], set[Buffer]]:
+def _free(
+    body: Stmt, offsets: dict[Buffer, Expr]
+) -> tuple[dict[Var, None], dict[Buffer, None], set[Buffer]]:
     """The variables and buffers that a statement uses, in order, and the buffers that it writes."""
     variables: dict[Var, None] = {}
     buffers: dict[Buffer, None] = {}
     written = set()
     for stmt in walk(body):
+        roots = exprs(stmt)
         if type(stmt) is Store:
             buffers[stmt.buffer] = None
             written.add(stmt.buffer)
-        for root in exprs(stmt):
+        elif type(stmt) is Alloc and stmt.buffer in offsets:
+            roots = (offsets[stmt.buffer],)
+        for root in roots:
             for expr in walk_expr(root):
                 if type(expr) is Var:
                     variables[expr] = None
@@ -164,33 +168,49 @@ def _free(body: Stmt) -> tuple[dict[Var, None], dict[Buffer, None], set[Buffer]]
     return variables, buffers, written
 
 
-def _closure(ctx: Context, arguments: list[Argument]) -> Value:
+def _closure(ctx: Context, values: list[Value]) -> Value:
     build = ctx.builder
     data = Value(build.name(), "ptr")
-    build.allocas.append(f"{data.ref} = alloca [{len(arguments)} x i64], align 8")
-    for position, argument in enumerate(arguments):
+    build.allocas.append(f"{data.ref} = alloca [{len(values)} x i64], align 8")
+    for position, value in enumerate(values):
         place = build.emit(f"getelementptr i64, {data.typed}, i64 {position}", "ptr")
-        build.do(f"store {argument.passed.typed}, {place.typed}, align 8")
+        build.do(f"store {value.typed}, {place.typed}, align 8")
     return data
 
 
-def _emit_task(module: Module, name: str, arguments: list[Argument]) -> None:
+def _pass_shares(ctx: Context, arguments: list[Argument]) -> Value | None:
+    """Let the workspace, the last argument, start at the participants' shares; the size of one,
+    passed behind the arguments where it is no constant. None: there are none."""
+    size = ctx.emit(ctx.module.thread_workspace)
+    if size.const == 0:
+        return None
+    skip = ctx.emit(ctx.module.workspace)
+    workspace = arguments.pop()
+    text = f"getelementptr i8, {workspace.passed.typed}, {skip.typed}"
+    arguments.append(Argument(workspace.declared, ctx.builder.emit(text, "ptr")))
+    return size
+
+
+def _emit_task(module: Module, name: str, arguments: list[Argument], share: Value | None) -> None:
     """What the pool calls: takes the closure apart and finds the participant's share of memory."""
     build = Builder()
     passed = []
     for position, argument in enumerate(arguments):
-        place = build.emit(f"getelementptr i64, ptr %data, i64 {position}", "ptr")
-        kind = argument.passed.type
-        passed.append(build.emit(f"load {kind}, {place.typed}, align 8", kind))
-    if module.thread_workspace:
-        share = build.emit(f"mul i64 %slot, {module.thread_workspace}", "i64")
-        shares = build.emit(f"getelementptr i8, {passed[-1].typed}, i64 {module.workspace}", "ptr")
-        passed[-1] = build.emit(f"getelementptr i8, {shares.typed}, {share.typed}", "ptr")
+        passed.append(_captured(build, position, argument.passed.type))
+    if share is not None:
+        size = share if share.const is not None else _captured(build, len(arguments), "i64")
+        start = build.emit(f"mul i64 %slot, {size.ref}", "i64")
+        passed[-1] = build.emit(f"getelementptr i8, {passed[-1].typed}, {start.typed}", "ptr")
     operands = ", ".join([*[value.typed for value in passed], "i64 %begin", "i64 %end"])
     build.do(f"call i32 @{name}.body({operands})")
     build.end("ret void")
     parameters = ["ptr %data", "i64 %begin", "i64 %end", "i64 %slot"]
     emit_function(module, name, parameters, build, result="void")
+
+
+def _captured(build: Builder, position: int, kind: str) -> Value:
+    place = build.emit(f"getelementptr i64, ptr %data, i64 {position}", "ptr")
+    return build.emit(f"load {kind}, {place.typed}, align 8", kind)
 
 
 def emit_function(
@@ -205,35 +225,3 @@ def emit_function(
     linkage = "internal " if internal else ""
     head = f"define {linkage}{result} @{name}({', '.join(parameters)}) nounwind {{"
     module.functions.append(f"{head}\n{build.text()}\n}}")
-
-
-def plan_workspace(body: Stmt) -> tuple[dict[Buffer, int], int, int]:
-    """(offset of each "global" internal buffer, bytes of the workspace, of a participant's share).
-
-    Buffers inside a parallel loop lie in the share; those whose lives do not overlap may lie in the
-    same place.
-    """
-    offsets: dict[Buffer, int] = {}
-    most = [0, 0]
-
-    def visit(stmt: Stmt, top: int, shared: int) -> None:
-        if type(stmt) is Alloc and stmt.buffer.scope != "local":
-            offsets[stmt.buffer] = top
-            top += _size(stmt.buffer)
-            most[shared] = max(most[shared], top)
-        if type(stmt) is For and stmt.kind == "parallel":
-            top, shared = 0, 1
-        for inner in substmts(stmt):
-            visit(inner, top, shared)
-
-    visit(body, 0, 0)
-    return offsets, most[0], most[1]
-
-
-def _size(buffer: Buffer) -> int:
-    if buffer.scope != "global":
-        raise UnsupportedError(f"buffer {buffer.name!r}: a CPU has no {buffer.scope} memory")
-    if not all(type(extent) is Const for extent in buffer.shape):
-        raise UnsupportedError(f"buffer {buffer.name!r}: an internal buffer needs constant extents")
-    count = math.prod(extent.value for extent in buffer.shape)
-    return -(-count * buffer.dtype.bytes // MAX_ALIGNMENT) * MAX_ALIGNMENT
