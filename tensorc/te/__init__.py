@@ -8,11 +8,9 @@ C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 
 from tensorc.te.canonical import canonical_text
 from tensorc.te.definition import compute
-from tensorc.te.lower import lower
+from tensorc.te.lower import lower, symbols
 from tensorc.te.math import (
     abs,
-    all,
-    any,
     cast,
     ceil,
     const,
@@ -57,7 +55,18 @@ from tensorc.te.math import (
     tanh,
     trunc,
 )
-from tensorc.te.reduce import max, min, prod, reduce_axis, sum
+from tensorc.te.reduce import (
+    all,
+    any,
+    argmax,
+    argmin,
+    comm_reducer,
+    max,
+    min,
+    prod,
+    reduce_axis,
+    sum,
+)
 from tensorc.te.tensor import Tensor, placeholder, var
 
 __all__ = [
@@ -65,9 +74,12 @@ __all__ = [
     "abs",
     "all",
     "any",
+    "argmax",
+    "argmin",
     "canonical_text",
     "cast",
     "ceil",
+    "comm_reducer",
     "compute",
     "const",
     "copysign",
@@ -114,6 +126,7 @@ __all__ = [
     "sin",
     "sqrt",
     "sum",
+    "symbols",
     "tan",
     "tanh",
     "trunc",

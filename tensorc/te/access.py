@@ -39,13 +39,18 @@ def check_accesses(stage: Tensor) -> None:
     """
     if stage.body is None:
         return
-    axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
+    if stage.init is not None:
+        _check(stage, stage.init, [*zip(stage.axes, stage.buffer.shape)])
+    _check(stage, stage.body, [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)])
+
+
+def _check(stage: Tensor, body: Expr, axes: list[tuple[Var, Expr]]) -> None:
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
         return  # nothing is ever read
     domain = Domain()
     for var, extent in axes:
         domain = domain.bind(var, 0, extent)
-    _Accesses(stage, dict(axes)).visit(stage.body, domain)
+    _Accesses(stage, dict(axes)).visit(body, domain)
 
 
 class _Accesses:

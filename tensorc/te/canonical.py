@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
+from tensorc.ir.reducer import operation_of
 from tensorc.ir.walk import children
 from tensorc.te.graph import check_arguments, in_order
 from tensorc.te.tensor import Tensor
@@ -39,8 +40,25 @@ class _Text:
         head = f"{tensor.dtype.name}[{self._list(tensor.buffer.shape)}]"
         if tensor.body is not None:
             reduced = self._list(tensor.reduce_extents)
-            head += f" {tensor.reducer or ''}[{reduced}] {self._expr(tensor.body)}"
+            head += f" {self._reduction(tensor)}[{reduced}] {self._expr(tensor.body)}"
         self.text = ";".join([head, *self.lines])
+
+    def _reduction(self, tensor: Tensor) -> str:
+        """How a stage combines and what it starts from; a user's reducer is written out."""
+        reduction = tensor.reduction
+        if reduction is None:
+            return ""
+        combined = reduction.combined
+        operation = operation_of(combined, reduction.old, reduction.new)
+        if operation is not None:
+            text = operation.__name__
+        else:
+            for side, variables in (("x", reduction.old), ("y", reduction.new)):
+                self.axes.update({var: f"{side}{n}" for n, var in enumerate(variables)})
+            made = [str(self.tensors[sibling.buffer]) for sibling in tensor.siblings]
+            text = f"({self._list(combined)} {' '.join(made)})"
+        starts = "" if tensor.init is None else f" from {self._expr(tensor.init)}"
+        return f"{text} {self._list(reduction.identities)}{starts}"
 
     def _list(self, exprs: tuple[Expr, ...]) -> str:
         return ",".join([self._expr(expr) for expr in exprs])

@@ -25,7 +25,8 @@ from tensorc.ir.expr import (
     logical_not,
 )
 from tensorc.ir.walk import children, rebuild, walk_expr
-from tensorc.te.reduce import Reduce, identity
+from tensorc.te.reduce import Reduce, free_axes
+from tensorc.te.reducer import PROD, SUM, reduction
 from tensorc.te.tensor import (
     Axis,
     Tensor,
@@ -41,14 +42,22 @@ MAX_SIZE = 100_000  # nodes of an expression as a tree: later passes repeat what
 _VARARGS, _VARKEYWORDS = inspect.CO_VARARGS, inspect.CO_VARKEYWORDS
 
 
-def compute(shape, fcompute, name: str = "compute", dtype: DType | str | None = None) -> Tensor:
+def compute(
+    shape, fcompute, name: str = "compute", dtype: DType | str | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
-    The function's parameter names name the iterators. A reduction may stand anywhere in the body:
-    one that is not the whole body becomes a stage of its own, called `<name>_sum` for a sum, over
-    the iterators that it needs. `dtype` is what the elements must be, and what a plain number as
-    body becomes. Raises ExpressionError where the function does not fit the shape or does not
-    return one expression, and for all that te.placeholder refuses.
+    The function's parameter names name the iterators; `*rest` takes those that are left. A
+    reduction may stand anywhere in the body: one that is not the whole body becomes a stage of its
+    own, called `<name>_sum` for a sum, over the iterators that it needs. `dtype` is what the
+    elements must be, and what a plain number as body becomes.
+
+    A function that returns a tuple defines as many tensors of this shape, which may differ in
+    dtype, `<name>.v0`, `<name>.v1` and so on; they are returned as a tuple. If it is what a reducer
+    of tuples returns, one stage computes them all; else each has its own.
+
+    Raises ExpressionError where the function does not fit the shape or does not return
+    expressions, and for all that te.placeholder refuses.
     """
     what = f"compute {check_name('compute', name)!r}"
     if dtype is not None:
@@ -61,11 +70,17 @@ def compute(shape, fcompute, name: str = "compute", dtype: DType | str | None = 
     axes = tuple(
         [Axis(n, e) for n, e in zip(_iterator_names(what, fcompute, len(extents)), extents)]
     )
-    body = _as_body(what, fcompute(*axes), dtype)
-    check_bytes(what, extents, body.dtype)
-    _check_size(what, body)
-    _check_names(what, axes, body)
-    return _Splitter(name).stage(name, axes, body)
+    result = fcompute(*axes)
+    is_tuple = isinstance(result, (tuple, list))
+    if is_tuple and not result:
+        raise ExpressionError(f"{what}: the function returns no expression, but an empty tuple")
+    bodies = [_as_body(what, value, dtype) for value in (result if is_tuple else (result,))]
+    for body in bodies:
+        check_bytes(what, extents, body.dtype)
+        _check_size(what, body)
+        _check_names(what, axes, body)
+    splitter = _Splitter(name)
+    return splitter.stages(name, axes, bodies) if is_tuple else splitter.stage(name, axes, bodies[0])
 
 
 def _iterator_names(what: str, fcompute, ndim: int) -> list[str]:
@@ -120,7 +135,8 @@ def _as_body(what: str, value, dtype: DType | None) -> Expr:
         raise ExpressionError(f"{what}: the function returns None; it must return an expression")
     if isinstance(value, (tuple, list)):
         raise ExpressionError(
-            f"{what}: the function returns a {type(value).__name__}; it must return one expression"
+            f"{what}: the function returns a {type(value).__name__} in a tuple; an element of the "
+            "tuple is one expression"
         )
     try:
         body = as_expr(value, None if isinstance(value, Expr) else dtype)
@@ -191,52 +207,85 @@ class _Splitter:
 
     def __init__(self, origin: str):
         self.origin = origin
-        self.lifted: dict[tuple, tuple[Tensor, tuple[Axis, ...]]] = {}
+        self.lifted: dict[tuple, tuple[tuple[Tensor, ...], tuple[Axis, ...]]] = {}
+
+    def stages(self, name: str, axes: tuple[Axis, ...], bodies: list[Expr]) -> tuple[Tensor, ...]:
+        """The tensors of a tuple: values of one reduction in one stage, else one stage each."""
+        first = bodies[0]
+        if type(first) is Reduce and not _is_narrow(first):
+            items = [body.item for body in bodies if type(body) is Reduce]
+            if bodies == [first.at(item) for item in items] and len(set(items)) == len(items):
+                tensors = self.reduction(name, axes, first)
+                return tuple([tensors[item] for item in items])
+        return tuple([self.stage(f"{name}.v{n}", axes, body) for n, body in enumerate(bodies)])
 
     def stage(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Tensor:
         """The tensor `name` over `axes`; a body that is a reduction becomes the stage's own."""
-        reducer: str | None = None
-        reduced: tuple[Axis, ...] = ()
         if type(body) is Reduce and not _is_narrow(body):
-            reducer, reduced, body = body.reducer, body.axes, body.value
-        variables = _plain_variables((*axes, *reduced))
+            return self.reduction(name, axes, body, body.item)[body.item]
+        variables = _plain_variables(axes)
         converter = _Converter(self, name, variables)
-        for axis in reduced:
-            if axis in axes:
-                raise ExpressionError(_reduced_twice(self.origin, axis))
         value = converter.convert(body, ())
-        spatial = tuple([variables[axis] for axis in axes])
         return Tensor(
             name,
             tuple([axis.extent for axis in axes]),
             body.dtype,
-            axes=spatial,
+            axes=tuple([variables[axis] for axis in axes]),
             body=value,
-            reducer=reducer,
-            reduce_axes=tuple([variables[axis] for axis in reduced]),
-            reduce_extents=tuple([axis.extent for axis in reduced]),
             inputs=tuple(converter.inputs),
             scalars=tuple(converter.scalars),
             origin=self.origin,
         )
 
+    def reduction(
+        self, name: str, axes: tuple[Axis, ...], reduce: Reduce, own: int | None = None
+    ) -> tuple[Tensor, ...]:
+        """The tensors of the stage `name` that reduces; the one numbered `own` has its name."""
+        variables = _plain_variables((*axes, *reduce.axes))
+        converter = _Converter(self, name, variables)
+        for axis in reduce.axes:
+            if axis in axes:
+                raise ExpressionError(_reduced_twice(self.origin, axis))
+        bodies = [converter.convert(value, ()) for value in reduce.values]
+        init = [converter.convert(value, ()) for value in reduce.init] or [None] * len(bodies)
+        own = 0 if len(bodies) == 1 else own
+        tensors = tuple([
+            Tensor(
+                name if item == own else f"{name}.v{item}",
+                tuple([axis.extent for axis in axes]),
+                body.dtype,
+                axes=tuple([variables[axis] for axis in axes]),
+                body=body,
+                reduction=reduction(reduce.reducer, tuple([body.dtype for body in bodies])),
+                init=start,
+                reduce_axes=tuple([variables[axis] for axis in reduce.axes]),
+                reduce_extents=tuple([axis.extent for axis in reduce.axes]),
+                inputs=tuple(converter.inputs),
+                scalars=tuple(converter.scalars),
+                origin=self.origin,
+                stage=name,
+            )
+            for item, (body, start) in enumerate(zip(bodies, init))
+        ])  # fmt: skip
+        for tensor in tensors:
+            tensor.siblings = tensors
+        return tensors
+
     def lift(
         self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]
     ) -> tuple[Tensor, tuple[Axis, ...]]:
-        """The stage that holds a reduction, and the axes in scope that it is over."""
+        """The tensor that holds a reduction, and the axes in scope that it is over."""
         guards = _useful(guards, reduce)
-        key = (reduce, guards)
+        key = (reduce.at(0), guards)
         if key not in self.lifted:
-            value = reduce.value
-            if guards:  # a load that the definition guards stays guarded in the stage of its own
-                value = IfThenElse(
-                    logical_and(*guards), value, identity(reduce.reducer, reduce.dtype)
-                )
-            inner = Reduce(reduce.reducer, value, reduce.axes)
-            free = _free_axes(inner)
+            # a load that the definition guards stays guarded in the stage of its own
+            inner = reduce.guarded(logical_and(*guards)) if guards else reduce
+            free = free_axes(inner)
             axes = tuple([axis for axis in scope if axis in free])
-            self.lifted[key] = (self.stage(f"{name}_{reduce.reducer}", axes, inner), axes)
-        return self.lifted[key]
+            tensors = self.reduction(f"{name}_{reduce.reducer.name}", axes, inner)
+            self.lifted[key] = (tensors, axes)
+        tensors, axes = self.lifted[key]
+        return tensors[reduce.item], axes
 
 
 class _Converter:
@@ -302,7 +351,7 @@ class _Converter:
                 raise ExpressionError(_reduced_twice(self.splitter.origin, axis))
         narrow = reduce.dtype if _is_narrow(reduce) else None
         if narrow is not None:
-            reduce = Reduce(reduce.reducer, _widen(reduce.value), reduce.axes)
+            reduce = reduce.with_operands(tuple([_widen(e) for e in reduce.operands]))
         stage, axes = self.splitter.lift(self.name, reduce, guards, self.scope)
         self.inputs[stage] = None
         element = Load(stage.buffer, tuple([self.scope[axis] for axis in axes]))
@@ -338,16 +387,6 @@ def _plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
     return variables
 
 
-def _free_axes(expr: Expr) -> set[Axis]:
-    """The axes that an expression reads and does not reduce."""
-    if isinstance(expr, Axis):
-        return {expr}
-    free: set[Axis] = set()
-    for operand in children(expr):
-        free |= _free_axes(operand)
-    return free - set(expr.axes) if type(expr) is Reduce else free
-
-
 def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
     """The conditions that may help to prove an access in a reduction.
 
@@ -355,12 +394,12 @@ def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
     """
     if not guards:
         return ()
-    free = _free_axes(reduce)
+    free = free_axes(reduce)
 
     def is_useful(guard: Expr) -> bool:
         if any(type(e) in (Load, Reduce) for e in walk_expr(guard)):
             return False
-        axes = _free_axes(guard)
+        axes = free_axes(guard)
         return not axes or not free.isdisjoint(axes)
 
     return tuple([guard for guard in guards if is_useful(guard)])
@@ -368,7 +407,7 @@ def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
 
 def _is_narrow(reduce: Reduce) -> bool:
     """Whether terms are combined in float32: a float16 accumulator would round after each."""
-    return reduce.dtype.is_float and reduce.dtype.bits < 32 and reduce.reducer in ("sum", "prod")
+    return reduce.dtype.is_float and reduce.dtype.bits < 32 and reduce.reducer in (SUM, PROD)
 
 
 def _widen(expr: Expr) -> Expr:

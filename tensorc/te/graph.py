@@ -34,7 +34,7 @@ def in_order(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         if tensor in order:
             continue
         if is_ready or not tensor.inputs:
-            order[tensor] = None
+            order.update(dict.fromkeys(tensor.siblings))
             continue
         stack.append((tensor, True))
         stack.extend([(producer, False) for producer in reversed(tensor.inputs)])

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, IterKind, Stmt, Store, seq
+from tensorc.ir.reducer import identity_annotations, operation_of, update
+from tensorc.ir.stmt import Annotations, Block, BlockIter, For, IterKind, Stmt, Store, seq
 from tensorc.ir.walk import children, rebuild, variables
 from tensorc.te.access import check_accesses
 from tensorc.te.graph import check_arguments, in_order
 from tensorc.te.math import const
-from tensorc.te.reduce import COMBINE, identity
 from tensorc.te.tensor import Tensor, TensorBuffer, check_name
 
 _ZERO = index(0)
@@ -39,8 +39,9 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     }
     for stage in stages:
         check_accesses(stage)
-    nests = [_nest(stage, buffers, taken) for stage in stages]
-    extents, scalars = _symbols(tensors, order)
+    nests = [_nest(stage, buffers, taken) for stage in stages if stage is stage.siblings[0]]
+    determined, scalars = _symbols(tensors, order)
+    extents = dict.fromkeys([*determined, *_symbolic_extents(tensors)])
     return Function(
         name,
         params=tuple([buffers[t] for t in tensors]),
@@ -73,6 +74,18 @@ def _unique(name: str, taken: set[str]) -> str:
     return unique
 
 
+def symbols(tensors: Sequence[Tensor] | Tensor) -> tuple[Var, ...]:
+    """The variables of te.var that these tensors depend on, those that extents determine first."""
+    tensors = check_arguments(tensors)
+    return sum(_symbols(tensors, in_order(tensors)), ())
+
+
+def _symbolic_extents(tensors: tuple[Tensor, ...]) -> list[Expr]:
+    """The extents of the arguments that are not constant: no array has negative ones."""
+    extents = [extent for tensor in tensors for extent in tensor.buffer.shape]
+    return [extent for extent in extents if type(extent) is not Const]
+
+
 def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     """The variables that shapes of parameters determine, and the others; in order of appearance."""
     determined = dict.fromkeys(
@@ -97,36 +110,54 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
 def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> Stmt:
     """The loops over the stage's axes, around its block."""
     buffer = buffers[stage]
-    init, value, reduce_axes = _computation(stage, buffers)
+    name = buffer.name if len(stage.siblings) == 1 else _unique_stage(stage, buffers, taken)
+    init, body, reduce_axes, annotations = _computation(stage, buffers)
     iters: list[BlockIter] = []
     loops: list[Var] = []
     for var, extent in (*zip(stage.axes, buffer.shape), *reduce_axes):
-        loop = Var(_unique(f"{buffer.name}.{var.name}", taken))
+        loop = Var(_unique(f"{name}.{var.name}", taken))
         kind: IterKind = "spatial" if len(iters) < len(stage.axes) else "reduce"
         iters.append(BlockIter(var, extent, kind, loop))
         loops.append(loop)
-    body: Stmt = Store(buffer, stage.axes, value)
-    body = Block(buffer.name, tuple(iters), _TRUE, init, body)
+    body = Block(name, tuple(iters), _TRUE, init, body, annotations)
     for loop, it in zip(reversed(loops), reversed(iters)):
         body = For(loop, _ZERO, it.extent, "serial", body)
     return body
 
 
+def _unique_stage(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> str:
+    """The name of the block of several tensors: the stage's, which one of them may have."""
+    own = next((t for t in stage.siblings if t.name == stage.stage), None)
+    return _unique(stage.stage, taken) if own is None else buffers[own].name
+
+
 def _computation(
     stage: Tensor, buffers: Mapping[Tensor, Buffer]
-) -> tuple[Store | None, Expr, tuple[tuple[Var, Expr], ...]]:
-    """What the block stores at first, what it stores in each instance, and the axes it reduces."""
+) -> tuple[Stmt | None, Stmt, tuple[tuple[Var, Expr], ...], Annotations]:
+    """What the block does at first and in each instance, the axes it reduces, its annotations."""
     assert stage.body is not None  # only a placeholder has none
-    if stage.reducer is None:
-        return None, _with_buffers(stage.body, buffers, {}), ()
-    neutral = identity(stage.reducer, stage.dtype)
+    done: dict[int, Expr] = {}
+    reduction, tensors = stage.reduction, stage.siblings
+    if reduction is None:
+        value = _with_buffers(stage.body, buffers, done)
+        return None, Store(buffers[stage], stage.axes, value), (), ()
+    starts = [
+        neutral if tensor.init is None else _with_buffers(tensor.init, buffers, done)
+        for tensor, neutral in zip(tensors, reduction.identities)
+    ]
+    init = seq(*[Store(buffers[t], t.axes, start) for t, start in zip(tensors, starts)])
     if any(is_const(extent, 0) for extent in stage.reduce_extents):
-        return None, neutral, ()  # no term: the loops would never reach the block to write anything
-    buffer = buffers[stage]
-    term = _with_buffers(stage.body, buffers, {})
-    value = COMBINE[stage.reducer](Load(buffer, stage.axes), term)
-    axes = tuple(zip(stage.reduce_axes, stage.reduce_extents))
-    return Store(buffer, stage.axes, neutral), value, axes
+        return None, init, (), ()  # no term: the loops would never reach the block to write anything
+    body = update(
+        [Load(buffers[tensor], tensor.axes) for tensor in tensors],
+        [_with_buffers(tensor.body, buffers, done) for tensor in tensors],
+        reduction.old,
+        reduction.new,
+        reduction.combined,
+    )
+    operation = operation_of(reduction.combined, reduction.old, reduction.new)
+    annotations = identity_annotations(operation, reduction.identities)
+    return init, body, tuple(zip(stage.reduce_axes, stage.reduce_extents)), annotations
 
 
 def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, Expr]) -> Expr:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tensorc.dtypes import DType
 from tensorc.dtypes import dtype as as_dtype
-from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import (
     Const,
     Expr,
@@ -29,8 +28,6 @@ from tensorc.ir.intrinsic import call
 
 __all__ = [
     "abs",
-    "all",
-    "any",
     "cast",
     "ceil",
     "const",
@@ -114,26 +111,6 @@ def ge(a, b) -> Expr:
 
 def _dtype_of(value) -> DType | None:
     return value.dtype if isinstance(value, Expr) else None
-
-
-def all(*conditions, axis=None) -> Expr:
-    """Whether all conditions hold; every one is evaluated."""
-    _check_no_axis("te.all", "min", axis)
-    return logical_and(*conditions)
-
-
-def any(*conditions, axis=None) -> Expr:
-    """Whether any condition holds; every one is evaluated."""
-    _check_no_axis("te.any", "max", axis)
-    return logical_or(*conditions)
-
-
-def _check_no_axis(what: str, reducer: str, axis) -> None:
-    if axis is not None:
-        raise UnsupportedError(
-            f"{what}: reducing conditions over axes is not supported; use te.{reducer} of "
-            "te.cast(condition, 'uint8')"
-        )
 
 
 def _unary(name: str, doc: str) -> Callable[[object], Expr]:

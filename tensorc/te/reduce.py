@@ -1,47 +1,71 @@
-"""Reductions: their axes, their node in an expression that is being written, and the reducers."""
+"""Reductions: their axes, their node in an expression that is being written, and what makes it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field
 
 from tensorc.dtypes import DType, int64
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Add, Const, Expr, Max, Min, Mul, as_expr, const, node, sub
+from tensorc.ir.expr import (
+    Const, Expr, IfThenElse, as_expr, if_then_else, logical_and, logical_or, node, sub,
+)  # fmt: skip
+from tensorc.ir.walk import children
+from tensorc.te.reducer import (
+    ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SUM, Reducer, from_functions, reduction,
+)  # fmt: skip
 from tensorc.te.tensor import Axis, Tensor, check_extent, check_name
-
-# reducer -> how two partial results combine, and the value that changes nothing
-COMBINE = {"sum": Add, "prod": Mul, "min": Min, "max": Max}
-_IDENTITY = {
-    "sum": lambda dtype: 0,
-    "prod": lambda dtype: 1,
-    "min": lambda dtype: dtype.max,
-    "max": lambda dtype: dtype.min,
-}
-
-
-def identity(reducer: str, dtype: DType) -> Const:
-    """The value that a reduction starts from: 0, 1, the largest, the smallest of the dtype."""
-    return const(_IDENTITY[reducer](dtype), dtype)
 
 
 @node
 class Reduce(Expr):
-    """`value` combined over `axes`; it lives only until `compute` makes a stage of it."""
+    """One of `values` combined over `axes`; it lives only until `compute` makes a stage of it.
 
-    reducer: str
-    value: Expr
+    A reducer of tuples combines all values at once; `item` is the one that this node stands for.
+    `init` holds what the reduction starts from, empty for the reducer's identity.
+    """
+
+    reducer: Reducer
+    values: tuple[Expr, ...]
     axes: tuple[Axis, ...]
+    init: tuple[Expr, ...] = ()
+    item: int = 0
     dtype: DType = field(init=False, repr=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "dtype", self.value.dtype)
+        object.__setattr__(self, "dtype", self.values[self.item].dtype)
 
     @property
     def operands(self) -> tuple[Expr, ...]:
-        return (self.value,)
+        return (*self.values, *self.init)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Reduce:
-        return Reduce(self.reducer, operands[0], self.axes)
+        count = len(self.values)
+        return Reduce(self.reducer, operands[:count], self.axes, operands[count:], self.item)
+
+    def at(self, item: int) -> Reduce:
+        """The node of another value of the same reduction."""
+        return Reduce(self.reducer, self.values, self.axes, self.init, item)
+
+    def guarded(self, condition: Expr) -> Reduce:
+        """The reduction with the identity for every term, and for `init`, outside of a condition."""
+        identities = self.reducer.identity(tuple([value.dtype for value in self.values]))
+        return self.with_operands(
+            tuple([
+                IfThenElse(condition, value, identity)
+                for value, identity in zip(self.operands, (*identities, *identities))
+            ])
+        )  # fmt: skip
+
+
+def free_axes(expr: Expr) -> set[Axis]:
+    """The axes that an expression reads and does not reduce."""
+    if isinstance(expr, Axis):
+        return {expr}
+    free: set[Axis] = set()
+    for operand in children(expr):
+        free |= free_axes(operand)
+    return free - set(expr.axes) if type(expr) is Reduce else free
 
 
 def reduce_axis(extent, name: str | None = None) -> Axis:
@@ -84,37 +108,179 @@ def _end(what: str, which: str, value) -> int:
     return value
 
 
-def sum(expr, axis=None) -> Reduce:
-    """The sum over one reduce axis or a tuple of them; of float16 and bfloat16, in float32."""
-    return _reduce("sum", expr, axis)
+def sum(expr, axis=None, where=None, init=None) -> Reduce:
+    """The sum over one reduce axis or a tuple of them; of float16 and bfloat16, in float32.
+
+    As for every reducer, only terms for which the condition `where` holds count, and `init`, an
+    expression without the axes, is what the reduction starts from.
+    """
+    return _reduce(SUM, expr, axis, where, init)
 
 
-def prod(expr, axis=None) -> Reduce:
+def prod(expr, axis=None, where=None, init=None) -> Reduce:
     """The product over one reduce axis or a tuple of them; of float16 and bfloat16, in float32."""
-    return _reduce("prod", expr, axis)
+    return _reduce(PROD, expr, axis, where, init)
 
 
-def min(expr, axis=None) -> Reduce:
+def min(expr, axis=None, where=None, init=None) -> Reduce:
     """The smallest value over one reduce axis or a tuple of them; NaN if there is one."""
-    return _reduce("min", expr, axis)
+    return _reduce(MIN, expr, axis, where, init)
 
 
-def max(expr, axis=None) -> Reduce:
+def max(expr, axis=None, where=None, init=None) -> Reduce:
     """The largest value over one reduce axis or a tuple of them; NaN if there is one."""
-    return _reduce("max", expr, axis)
+    return _reduce(MAX, expr, axis, where, init)
 
 
-def _reduce(reducer: str, expr, axis) -> Reduce:
-    what = f"te.{reducer}"
-    axes = _check_axes(reducer, axis)
+def all(*conditions, axis=None, where=None, init=None) -> Expr:
+    """Whether all conditions hold, every one being evaluated; with `axis`, one condition everywhere
+    along one reduce axis or a tuple of them."""
+    return _logic("te.all", ALL, logical_and, conditions, axis, where, init)
+
+
+def any(*conditions, axis=None, where=None, init=None) -> Expr:
+    """Whether any condition holds, every one being evaluated; with `axis`, one condition anywhere
+    along one reduce axis or a tuple of them."""
+    return _logic("te.any", ANY, logical_or, conditions, axis, where, init)
+
+
+def argmin(expr, axis=None, where=None, init=None, value: bool = False):
+    """The index of the smallest value: of the first NaN if there is one, of equals the smallest.
+
+    An int64: the value of the reduce axis there, or for a tuple of axes the row-major position,
+    counted from 0. With `value`, the pair (index, value), whose `init` is such a pair, too. Where
+    `where` never holds, the index is the largest int64.
+    """
+    return _best(ARGMIN, expr, axis, where, init, value)
+
+
+def argmax(expr, axis=None, where=None, init=None, value: bool = False):
+    """The index of the largest value, else as `argmin`."""
+    return _best(ARGMAX, expr, axis, where, init, value)
+
+
+def comm_reducer(fcombine, fidentity, name: str = "reduce") -> Callable:
+    """A reducer of your own: `r(expr, axis=, where=, init=)`, where `expr` may be a tuple.
+
+    `fcombine(x, y)` merges two partial results and must be associative and commutative;
+    `fidentity(dtype)` gives the constant that changes nothing. For a tuple of n expressions x, y
+    and what fcombine returns are tuples, fidentity takes n dtypes, and `r` returns n expressions,
+    which may have different dtypes. Raises ExpressionError as `r` is called with what they do not
+    fit.
+    """
+    check_name("comm_reducer", name)
+    for what, function in (("fcombine", fcombine), ("fidentity", fidentity)):
+        if not callable(function):
+            raise ExpressionError(f"comm_reducer {name!r}: {what} {function!r} is not callable")
+    reducer = from_functions(fcombine, fidentity, name)
+
+    def reduce(expr, axis=None, where=None, init=None):
+        if not isinstance(expr, (tuple, list)):
+            return _reduce(reducer, expr, axis, where, init, allow_bool=True)
+        if not expr:
+            raise ExpressionError(f"te.{name}: the tuple of values is empty")
+        values = tuple([_value(f"te.{name}", each) for each in expr])
+        axes = _check_axes(name, axis)
+        first = _node(reducer, values, axes, where, init)
+        return tuple([first.at(item) for item in range(len(values))])
+
+    reduce.__name__ = reduce.__qualname__ = name
+    return reduce
+
+
+def _logic(what: str, reducer: Reducer, operation, conditions, axis, where, init) -> Expr:
+    if axis is None:
+        if where is not None or init is not None:
+            raise ExpressionError(f"{what}: where= and init= belong to a reduction; give axis=")
+        return operation(*conditions)
+    if len(conditions) != 1:
+        raise ExpressionError(
+            f"{what}: it reduces one condition over axes, not {len(conditions)}; join them first"
+        )
+    value = _value(what, conditions[0])
+    if not value.dtype.is_bool:
+        raise ExpressionError(f"{what}: the value is {value.dtype}, not bool; compare it")
+    return _node(reducer, (value,), _check_axes(reducer.name, axis), where, init)
+
+
+def _best(reducer: Reducer, expr, axis, where, init, value: bool):
+    what = f"te.{reducer.name}"
+    axes = _check_axes(reducer.name, axis)
+    term = _value(what, expr)
+    _refuse_bool(what, term)
+    for one in axes:
+        if type(one.extent) is Const and one.extent.value == 0 and init is None:
+            raise ExpressionError(
+                f"{what}: axis {one.name!r} is empty, and there is no index to give; give init="
+            )
+    first = _node(reducer, (_position(axes), term), axes, where, init)
+    return (first, first.at(1)) if value else first
+
+
+def _position(axes: tuple[Axis, ...]) -> Expr:
+    """The value of one axis, or the row-major position in several, counted from 0."""
+    if len(axes) == 1:
+        return axes[0]
+    position: Expr = axes[0] - axes[0].start
+    for axis in axes[1:]:
+        position = position * axis.extent + (axis - axis.start)
+    return position
+
+
+def _reduce(reducer: Reducer, expr, axis, where, init, allow_bool: bool = False) -> Reduce:
+    what = f"te.{reducer.name}"
+    axes = _check_axes(reducer.name, axis)
+    value = _value(what, expr)
+    if not allow_bool:
+        _refuse_bool(what, value)
+    return _node(reducer, (value,), axes, where, init)
+
+
+def _value(what: str, expr) -> Expr:
     if isinstance(expr, Tensor):
         raise ExpressionError(
             f"{what}: the value is tensor {expr.name!r} itself; index it, {expr.name}[...]"
         )
-    value = as_expr(expr)
+    return as_expr(expr)
+
+
+def _refuse_bool(what: str, value: Expr) -> None:
     if value.dtype.is_bool:
         raise ExpressionError(f"{what}: the value is bool; cast it to a number")
-    return Reduce(reducer, value, axes)
+
+
+def _node(reducer: Reducer, values: tuple[Expr, ...], axes, where, init) -> Reduce:
+    what = f"te.{reducer.name}"
+    dtypes = tuple([value.dtype for value in values])
+    identities = reduction(reducer, dtypes).identities
+    if where is not None:
+        condition = _value(what, where)
+        if not condition.dtype.is_bool:
+            raise ExpressionError(f"{what}: where is {condition.dtype}, not a condition")
+        values = tuple([if_then_else(condition, v, i) for v, i in zip(values, identities)])
+    return Reduce(reducer, values, axes, () if init is None else _init(what, init, dtypes, axes))
+
+
+def _init(what: str, init, dtypes: tuple[DType, ...], axes: tuple[Axis, ...]) -> tuple[Expr, ...]:
+    given = tuple(init) if isinstance(init, (tuple, list)) else (init,)
+    if len(given) != len(dtypes):
+        raise ExpressionError(
+            f"{what}: init has {len(given)} values, the reduction has {len(dtypes)}"
+        )
+    exprs = []
+    for value, dtype in zip(given, dtypes):
+        expr = value if isinstance(value, (Expr, Tensor)) else as_expr(value, dtype)
+        expr = _value(what, expr)
+        if expr.dtype is not dtype:
+            raise ExpressionError(f"{what}: init is {expr.dtype}, the value {dtype}; cast it")
+        own = free_axes(expr) & set(axes)
+        if own:
+            name = next(axis.name for axis in axes if axis in own)
+            raise ExpressionError(
+                f"{what}: init reads axis {name!r}; it is the value before the first term"
+            )
+        exprs.append(expr)
+    return tuple(exprs)
 
 
 def _check_axes(reducer: str, axis) -> tuple[Axis, ...]:

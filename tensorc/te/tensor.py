@@ -10,6 +10,7 @@ from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError, UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, as_index, const, index
 from tensorc.ir.walk import walk_expr
+from tensorc.te.reducer import Reduction
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
@@ -49,18 +50,25 @@ class Tensor:
     `reduce_extents` belong to `reduce_axes`. `inputs` are the tensors that the body reads and
     `scalars` the variables of `te.var` in it, in order of appearance. `origin` is the name under
     which the user defined it, which differs from `name` for the stages that `compute` splits off.
+
+    A reduction has a `reduction`, how it combines, and perhaps `init`, what it starts from. One of
+    tuples makes several tensors at once, the `siblings`, itself included; `body` and `init` are the
+    tensor's own, all else they share. `stage` names what computes them.
     """
 
     __slots__ = (
         "axes",
         "body",
         "buffer",
+        "init",
         "inputs",
         "origin",
         "reduce_axes",
         "reduce_extents",
-        "reducer",
+        "reduction",
         "scalars",
+        "siblings",
+        "stage",
     )
     __iter__ = None  # or Python would iterate by __getitem__, without end
 
@@ -72,23 +80,28 @@ class Tensor:
         *,
         axes: tuple[Var, ...] = (),
         body: Expr | None = None,
-        reducer: str | None = None,
+        reduction: Reduction | None = None,
+        init: Expr | None = None,
         reduce_axes: tuple[Var, ...] = (),
         reduce_extents: tuple[Expr, ...] = (),
         inputs: tuple[Tensor, ...] = (),
         scalars: tuple[Var, ...] = (),
         origin: str | None = None,
+        stage: str | None = None,
     ):
         self.buffer = TensorBuffer(name, shape, dtype)
         self.buffer.tensor = self
         self.axes = axes
         self.body = body
-        self.reducer = reducer
+        self.reduction = reduction
+        self.init = init
         self.reduce_axes = reduce_axes
         self.reduce_extents = reduce_extents
         self.inputs = inputs
         self.scalars = scalars
         self.origin = origin or name
+        self.stage = stage or name
+        self.siblings: tuple[Tensor, ...] = (self,)
 
     @property
     def name(self) -> str:
@@ -106,6 +119,11 @@ class Tensor:
     def shape(self) -> tuple[int | Expr, ...]:
         """The extents: ints where they are constant."""
         return tuple([int(e.value) if type(e) is Const else e for e in self.buffer.shape])
+
+    @property
+    def reducer(self) -> str | None:
+        """The name of the reducer, if the tensor is a reduction."""
+        return None if self.reduction is None else self.reduction.name
 
     @property
     def is_placeholder(self) -> bool:

@@ -33,7 +33,7 @@ def test_the_text_of_a_matrix_product():
         "arguments 0 1 2",
         "float32[int64(4),int64(6)]",
         "float32[int64(6),int64(5)]",
-        "float32[int64(4),int64(5)] sum[int64(6)] n2;load 0 i0 i2;load 1 i2 i1;Mul n0 n1",
+        "float32[int64(4),int64(5)] Add float32(0.0)[int64(6)] n2;load 0 i0 i2;load 1 i2 i1;Mul n0 n1",
     ]
 
 

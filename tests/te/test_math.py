@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tensorc import te
-from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.errors import ExpressionError
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.printer import show
 
@@ -75,16 +75,6 @@ def test_logic():
     assert te.all() == te.const(True) and te.any() == te.const(False)
     with pytest.raises(ExpressionError, match="all: a condition is int64, not bool"):
         te.all(x)
-
-
-@pytest.mark.parametrize("name, instead", [("all", "min"), ("any", "max")])
-def test_logic_does_not_reduce_yet(name, instead):
-    message = (
-        f"te.{name}: reducing conditions over axes is not supported; use te.{instead} of "
-        r"te.cast\(condition, 'uint8'\)"
-    )
-    with pytest.raises(UnsupportedError, match=message):
-        getattr(te, name)(x > 0, axis=te.reduce_axis(4))
 
 
 def test_literals():

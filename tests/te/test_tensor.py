@@ -315,7 +315,7 @@ def test_indices(indices, message):
         ),
         (lambda i: A, "the function returns tensor 'A' itself; index it, A[...]"),
         (lambda i: None, "the function returns None; it must return an expression"),
-        (lambda i: (A[i, 0],), "the function returns a tuple; it must return one expression"),
+        (lambda i: (), "the function returns no expression, but an empty tuple"),
         (lambda i: "A", "'A' is neither an expression nor a number"),
         (
             lambda i: Ramp(index(0), index(1), 4),
