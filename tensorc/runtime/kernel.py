@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from tensorc.errors import ArgumentError, InternalError, TargetError, Unsupporte
 from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
 from tensorc.runtime.export import export
+from tensorc.runtime.kinds import Kind, kind_of, tensor_exchange, tensor_makers
 
 __all__ = ["Kernel", "load"]
 
@@ -25,9 +27,13 @@ _LONG_SECONDS = 10e-6
 _FLOPS, _BYTES = 20e9, 10e9  # a second's work of a core, for that estimate
 
 
+_SIZES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
 class Kernel:
     """Machine code that is called with arrays: `kernel(a, b, c)` writes the outputs, `kernel(a, b)`
-    makes and returns them (several as a tuple). `threads=n` bounds the threads of one call.
+    makes and returns them (several as a tuple), as torch tensors or JAX arrays if all inputs are, else
+    as NumPy arrays. `threads=n` bounds the threads of one call.
 
     Arguments are NumPy arrays or objects with `__dlpack__` or the buffer protocol, row-major and
     contiguous unless the parameter asks for strides. Raises ArgumentError, with nothing written, if
@@ -37,7 +43,7 @@ class Kernel:
     """
 
     __slots__ = (
-        "__weakref__", "_describe", "_library", "_table", "_wrapper", "artifact", "signature",
+        "__weakref__", "_describe", "_library", "_sizes", "_table", "_wrapper", "artifact", "signature",
         "threads",
     )  # fmt: skip
 
@@ -54,8 +60,10 @@ class Kernel:
         self._library = _load_code(artifact)
         makers = tuple(_maker(param) for param in artifact.params)
         release = _estimate(artifact) > _LONG_SECONDS
+        sizes = self._library[artifact.sizes] if artifact.sizes else 0
+        self._sizes = _SIZES(sizes) if sizes else None
         self._table = wrapper.Table(
-            artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers
+            artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers, sizes
         )
         offset = _fast_offset()
         self._wrapper = wrapper.wrapper(offset)
@@ -89,24 +97,53 @@ class Kernel:
         return self._ask(kind)
 
     def time(
-        self, *arrays: object, repeat: int = 20, seconds: float = 1.0, threads: int | None = None
+        self,
+        *arrays: object,
+        repeat: int = 20,
+        seconds: float = 1.0,
+        threads: int | None = None,
+        **scalars: int,
     ) -> timing.Timing:
         """Measure calls with these arguments (outputs included), beside the machine's peak.
 
-        At most `repeat` samples and about `seconds` in all. Raises ArgumentError as a call does.
+        At most `repeat` samples and about `seconds` in all; `scalars` are those that a call is
+        given by name. Raises ArgumentError as a call does.
         """
         count = self.threads if threads is None else _thread_count(self, threads)
-        named = {} if count == self.threads else {"threads": count}
+        named = dict(scalars) if count == self.threads else {**scalars, "threads": count}
+        flops, size = self.work(*arrays, **scalars)
         widths = {dtype(param.dtype).bytes for param in self.artifact.params}
         return timing.measure(
             lambda: self(*arrays, **named),
-            flops=self.artifact.flops,
-            bytes=self.artifact.bytes,
+            flops=flops,
+            bytes=size,
             threads=count,
             wide=8 in widths and 4 not in widths,
             repeat=repeat,
             seconds=seconds,
         )
+
+    def work(self, *arrays: object, **scalars: int) -> tuple[int, int]:
+        """(operations, bytes) of a call with these arguments, by the definition.
+
+        The arrays are not needed if no extent is symbolic. Raises ArgumentError as a call does.
+        """
+        if self._sizes is None:
+            return self.artifact.flops, self.artifact.bytes
+        plain = self.signature.arrays(arrays)
+        _, values = self.signature.bind(plain, scalars, self._derived)
+        flops, size = self._measured(values)[2:4]
+        return flops, size
+
+    def _measured(self, values: dict[str, int]) -> list[int]:
+        """What the artifact's `sizes` says for these scalars."""
+        names, derived = self.artifact.scalars, self.artifact.derived
+        found = (ctypes.c_int64 * (4 + len(derived)))()
+        self._sizes((ctypes.c_int64 * len(names))(*[values[name] for name in names]), found)
+        return list(found)
+
+    def _derived(self, values: dict[str, int]) -> dict[str, int]:
+        return dict(zip(self.artifact.derived, self._measured(values)[4:]))
 
     def export(
         self, path: str | os.PathLike, *, name: str | None = None, threads: int | None = None
@@ -136,6 +173,7 @@ class _Foreign(Kernel):
         self.signature = Signature(artifact)
         self._describe = describe
         self.threads = 1
+        self._sizes = None
         self._refusal = refusal
 
     def __call__(self, *args, **named):
@@ -187,7 +225,8 @@ def _thread_count(kernel: Kernel, count: object) -> int:
 
 def _load_code(artifact: Artifact) -> cpu.Library:
     imports = {"tensorc_parallel_for": threads.parallel_for()} if artifact.parallel else {}
-    return cpu.link(artifact.code, (artifact.symbol,), imports)
+    symbols = (artifact.symbol, artifact.sizes) if artifact.sizes else (artifact.symbol,)
+    return cpu.link(artifact.code, symbols, imports)
 
 
 def _estimate(artifact: Artifact) -> float:
@@ -208,18 +247,22 @@ def _maker(param: Param) -> Callable[[], np.ndarray] | None:
 def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
     """A call with all checks and conversions in Python."""
     artifact = kernel.artifact
+    kind = kind_of(args) if len(args) < len(artifact.params) else None
     if _fast_offset() and any(type(arg) is not np.ndarray for arg in args):
-        # Plain arrays may fit the short road; if not, it comes back here with nothing to convert.
         bound = {} if threads is None else {"threads": threads}
-        return kernel(*kernel.signature.arrays(args), **bound, **named)
+        if _admits_tensors(kernel, args):
+            return kernel(*args, **bound, **named)
+        if kind is None:
+            # Plain arrays may fit the short road; if not, it comes back with nothing to convert.
+            return kernel(*kernel.signature.arrays(args), **bound, **named)
     count = kernel.threads
     if threads is not None:
         count = min(count, _thread_count(kernel, threads))
-    arrays, values = kernel.signature.bind(args, named)
+    arrays, values = kernel.signature.bind(args, named, kernel._derived)
     made = []
     for position, (param, array) in enumerate(zip(artifact.params, arrays)):
         if array is None:
-            arrays[position] = _make_output(param, values)
+            arrays[position] = _make_output(param, values, kind)
             made.append(arrays[position])
     buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(address(a) for a in arrays if a is not None))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
@@ -229,21 +272,35 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
         raise MemoryError(f"kernel {artifact.name}: no memory for its workspace")
     if code:
         _raise_failed(kernel, ctypes.addressof(error))
+    if kind is not None:
+        made = [kind.wrap(array) for array in made]
     if not made:
         return None
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def _make_output(param: Param, values: dict[str, int]) -> np.ndarray:
+def _admits_tensors(kernel: Kernel, args: tuple[object, ...]) -> bool:
+    """Whether the short road has just been opened to the torch tensors among the arguments."""
+    torch = sys.modules.get("torch")
+    if torch is None or kernel._table.admits_tensors:
+        return False
+    if all(type(arg) is not torch.Tensor for arg in args) or not tensor_exchange():
+        return False
+    kernel._table.admit_tensors(torch.Tensor, tensor_exchange(), tensor_makers(kernel.artifact))
+    return True
+
+
+def _make_output(param: Param, values: dict[str, int], kind: Kind | None) -> np.ndarray:
     shape = tuple(values[n] if isinstance(n, str) else n for n in param.shape)
     descr = dtype(param.dtype).numpy
+    alignment = param.alignment if kind is None else max(param.alignment, kind.alignment)
     if param.strides is None:
-        return wrapper.empty_maker(shape, descr, param.alignment)()
+        return wrapper.empty_maker(shape, descr, alignment)()
     strides = [values[s] if isinstance(s, str) else s for s in param.strides]
     if 0 in shape:
         return np.empty(shape, descr)
     length = 1 + sum((n - 1) * s for n, s in zip(shape, strides))
-    flat = wrapper.empty_aligned((length,), descr, param.alignment)
+    flat = wrapper.empty_aligned((length,), descr, alignment)
     return np.lib.stride_tricks.as_strided(flat, shape, [s * descr.itemsize for s in strides])
 
 

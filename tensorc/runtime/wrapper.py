@@ -1,6 +1,7 @@
 """The C side of a call: one compiled function that serves every kernel, driven by a table.
 
 `call` is the vectorcall function of the kernel type. It reads the fields of NumPy arrays directly,
+and those of torch tensors by torch's DLPack exchange function, once torch has been met; it
 compares them with the table of the kernel, and runs the kernel's code. Whatever it does not know
 how to handle (other objects, keywords, anything that does not fit) goes to the table's Python
 function, which does all checks again and says what is wrong; so nothing here needs to explain
@@ -25,7 +26,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from tensorc.artifact import ERROR_WORDS, Artifact
+from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.runtime import cpu
 from tensorc.runtime.wrapper_code import BLOCKS, WRAPPER
@@ -34,19 +35,23 @@ __all__ = ["MOST_PARAMS", "Table", "arrays_as_expected", "kernel_type", "wrapper
 
 MOST_PARAMS = 64  # of a kernel that is called through `call`
 MOST_SCALARS = 31
+MOST_DERIVED = 16
 
 RELEASE_GIL = 1
 ONLY_SLOW = 2
 
 # Words of the header.
 _HEADER = ("function", "params", "inputs", "flags", "slow", "fail", "array", "threads", "keyword",
-           "scalars", "workspace", "thread_workspace")  # fmt: skip
+           "scalars", "workspace", "thread_workspace", "sizes", "tensor", "exchange", "requires_grad",
+           "is_neg")  # fmt: skip
 # Words of a parameter's record; the extents follow, and the strides in bytes if `strided`. An
 # extent < 0 is that of scalar -1 - extent.
-_RECORD = ("descr", "rank", "flags", "align", "output", "itemsize", "make", "strided")
+_RECORD = ("descr", "rank", "flags", "align", "output", "itemsize", "make", "strided",
+           "make_tensor", "dltype")  # fmt: skip
 
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _ARRAY = {"type": 8, "data": 16, "nd": 24, "dims": 32, "strides": 40, "descr": 56, "flags": 64}
+_TENSOR = {"data": 0, "device": 8, "nd": 16, "type": 20, "dims": 24, "strides": 32, "offset": 40}
 
 
 class Table:
@@ -61,6 +66,7 @@ class Table:
         slow: object,
         fail: object,
         makers: tuple[object, ...],
+        sizes: int = 0,
     ):
         params = artifact.params
         flags = RELEASE_GIL * release + ONLY_SLOW * _only_slow(artifact)
@@ -68,19 +74,22 @@ class Table:
         header = (
             function, len(params), sum(not p.is_output for p in params), flags, id(slow), id(fail),
             id(np.ndarray), threads, id(_THREADS), len(artifact.scalars), artifact.workspace,
-            artifact.thread_workspace,
+            artifact.thread_workspace, sizes, 0, 0, id(_REQUIRES_GRAD), id(_IS_NEG),
         )  # fmt: skip
         words = [*header]
-        numbers = {name: -1 - number for number, name in enumerate(artifact.scalars)}
+        self._records: list[int] = []
+        symbols = (*artifact.scalars, *artifact.derived)
+        numbers = {name: -1 - number for number, name in enumerate(symbols)}
         for param, make in zip(params, makers):
             descr = dtype(param.dtype).numpy
             self._objects.append(descr)
             strided = param.strides is not None
+            self._records.append(len(words))
             needed = _ALIGNED | (0 if strided else _C_CONTIGUOUS)
             needed |= _WRITEABLE if param.is_output else 0
             words += (
                 id(descr), len(param.shape), needed, param.alignment - 1, param.is_output,
-                descr.itemsize, 0 if make is None else id(make), strided,
+                descr.itemsize, 0 if make is None else id(make), strided, 0, _dlpack_type(param.dtype),
             )  # fmt: skip
             words += (numbers[n] if isinstance(n, str) else n for n in param.shape)
             words += (n * descr.itemsize for n in param.strides or () if isinstance(n, int))
@@ -88,7 +97,33 @@ class Table:
         self.address = ctypes.addressof(self.memory)
 
 
-_THREADS = sys.intern("threads")
+    def admit_tensors(self, kind: type, exchange: int, makers: tuple[object, ...]) -> None:
+        """From now on, take objects of this type too; `exchange` fills a DLTensor with one, `makers`
+        make outputs that are."""
+        self._objects += [kind, makers]
+        for start, make in zip(self._records, makers):
+            self.memory[start + _RECORD.index("make_tensor")] = 0 if make is None else id(make)
+        self.memory[_HEADER.index("exchange")] = exchange
+        self.memory[_HEADER.index("tensor")] = id(kind)
+
+    @property
+    def admits_tensors(self) -> bool:
+        return self.memory[_HEADER.index("tensor")] != 0
+
+
+_THREADS, _REQUIRES_GRAD, _IS_NEG = map(sys.intern, ("threads", "requires_grad", "is_neg"))
+_DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+def _dlpack_type(name: str) -> int:
+    """code, bits and lanes of a type as they stand in a DLTensor."""
+    kind = dtype(name)
+    return _DLPACK_CODES[kind.kind] | kind.bits << 8 | 1 << 16
+
+
+def is_symbolic(param: Param) -> bool:
+    """Whether the shape depends on the call."""
+    return any(isinstance(extent, str) for extent in param.shape)
 
 
 def _only_slow(artifact: Artifact) -> bool:
@@ -97,6 +132,7 @@ def _only_slow(artifact: Artifact) -> bool:
     return (
         len(artifact.params) > MOST_PARAMS
         or len(artifact.scalars) > MOST_SCALARS
+        or len(artifact.derived) > 0
         or not named.issuperset(artifact.scalars)
         or any(isinstance(n, str) for p in artifact.params for n in p.strides or ())
     )
@@ -202,12 +238,14 @@ _kept: list[object] = []  # the type goes on pointing to what it was made from
 
 
 def empty_maker(
-    shape: tuple[int, ...], descr: np.dtype, alignment: int
-) -> Callable[[], np.ndarray]:
-    """A function without arguments that makes an output."""
+    shape: tuple[int, ...] | None, descr: np.dtype, alignment: int
+) -> Callable[..., np.ndarray]:
+    """A function that makes an output: without arguments, or of the shape where that is None."""
     if alignment <= 16:  # the least that NumPy gives
-        return partial(np.empty, shape, descr)
-    return partial(empty_aligned, shape, descr, alignment)
+        make = partial(np.empty, dtype=descr)
+    else:
+        make = partial(empty_aligned, descr=descr, alignment=alignment)
+    return make if shape is None else partial(make, shape)
 
 
 def empty_aligned(shape: tuple[int, ...], descr: np.dtype, alignment: int) -> np.ndarray:
@@ -223,9 +261,11 @@ def _module_text(table_offset: int) -> str:
     numbers = {f"H_{name}": number for number, name in enumerate(_HEADER)}
     numbers |= {f"R_{name}": number for number, name in enumerate(_RECORD)}
     numbers |= {f"A_{name}": offset for name, offset in _ARRAY.items()}
+    numbers |= {f"T_{name}": offset for name, offset in _TENSOR.items()}
     numbers |= {
         "HEADER_BYTES": 8 * len(_HEADER), "RECORD_WORDS": len(_RECORD), "TABLE": table_offset + 8,
         "ERROR_WORDS": ERROR_WORDS, "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
+        "MOST_DERIVED": MOST_DERIVED, "MOST_SIZES": 4 + MOST_DERIVED,
     }  # fmt: skip
     text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER + BLOCKS)
     text = _LOAD.sub(r"\1.p = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)

@@ -97,6 +97,9 @@ declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 @_Py_NoneStruct = external global i8
+@_Py_FalseStruct = external global i8
+declare ptr @PyObject_GetAttr(ptr, ptr)
+declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
@@ -104,11 +107,23 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 ; memory.
 define i32 @invoke(ptr %table, ptr %buffers, ptr %scalars, ptr %error) {
 entry:
+  %sizes = alloca [$MOST_SIZES x i64], align 16
   %function = field ptr %table, $H_function
   %count = field i64 %table, $H_scalars
-  %fixed = field i64 %table, $H_workspace
-  %each = field i64 %table, $H_thread_workspace
   %threads = field i64 %scalars, %count
+  %fixed0 = field i64 %table, $H_workspace
+  %each0 = field i64 %table, $H_thread_workspace
+  %measure = field ptr %table, $H_sizes
+  %constant = icmp eq ptr %measure, null
+  br i1 %constant, label %sum, label %ask
+ask:                                              ; they depend on the scalars
+  call void %measure(ptr %scalars, ptr %sizes)
+  %fixed1 = field i64 %sizes, 0
+  %each1 = field i64 %sizes, 1
+  br label %sum
+sum:
+  %fixed = phi i64 [ %fixed0, %entry ], [ %fixed1, %ask ]
+  %each = phi i64 [ %each0, %entry ], [ %each1, %ask ]
   %part = mul i64 %each, %threads
   %size = add i64 %fixed, %part
   %any = icmp ne i64 %size, 0
@@ -208,12 +223,92 @@ check:
   ret ptr null
 }
 
+; Whether a torch tensor fits a parameter, its extents aside; `dl` takes what DLPack says of it.
+define internal i1 @tensor(ptr %table, ptr %record, ptr %object, ptr %dl) noinline {
+entry:
+  %self = alloca ptr
+  %exchange = field ptr %table, $H_exchange
+  %failed = call i32 %exchange(ptr %object, ptr %dl)
+  %could = icmp eq i32 %failed, 0
+  br i1 %could, label %look, label %error
+look:
+  %device = at i32 %dl, $T_device
+  %nd = at i32 %dl, $T_nd
+  %type = at i32 %dl, $T_type
+  %type64 = zext i32 %type to i64
+  %nd64 = zext i32 %nd to i64
+  %want.type = field i64 %record, $R_dltype
+  %rank = field i64 %record, $R_rank
+  %mask = field i64 %record, $R_align
+  %data0 = at i64 %dl, $T_data
+  %offset = at i64 %dl, $T_offset
+  %data = add i64 %data0, %offset
+  store i64 %data, ptr %dl
+  %off = and i64 %data, %mask
+  %on.cpu = icmp eq i32 %device, 1
+  %same.type = icmp eq i64 %type64, %want.type
+  %same.rank = icmp eq i64 %nd64, %rank
+  %aligned = icmp eq i64 %off, 0
+  %there = icmp ne i64 %data0, 0
+  %ok0 = and i1 %on.cpu, %same.type
+  %ok1 = and i1 %same.rank, %aligned
+  %ok2 = and i1 %ok0, %there
+  %ok = and i1 %ok1, %ok2
+  br i1 %ok, label %steps, label %no
+steps:
+  %shape = at ptr %dl, $T_dims
+  %strides = at ptr %dl, $T_strides
+  %no.strides = icmp eq ptr %strides, null
+  br i1 %no.strides, label %no, label %dim
+dim:
+  %left = phi i64 [ %rank, %steps ], [ %d, %dim.next ]
+  %step = phi i64 [ 1, %steps ], [ %step1, %dim.next ]
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %dim.one, label %grad
+dim.one:
+  %d = sub i64 %left, 1
+  %extent = field i64 %shape, %d
+  %stride = field i64 %strides, %d
+  %dense = icmp eq i64 %stride, %step
+  %single = icmp eq i64 %extent, 1
+  %fine = or i1 %dense, %single
+  br i1 %fine, label %dim.next, label %no
+dim.next:
+  %step1 = mul i64 %step, %extent
+  br label %dim
+grad:                                             ; DLPack does not tell of these
+  %grad.name = field ptr %table, $H_requires_grad
+  %grad.object = call ptr @PyObject_GetAttr(ptr %object, ptr %grad.name)
+  %grad.none = icmp eq ptr %grad.object, null
+  br i1 %grad.none, label %error, label %grad.got
+grad.got:
+  call void @Py_DecRef(ptr %grad.object)
+  %plain = icmp eq ptr %grad.object, @_Py_FalseStruct
+  br i1 %plain, label %negative, label %no
+negative:
+  store ptr %object, ptr %self
+  %neg.name = field ptr %table, $H_is_neg
+  %neg.object = call ptr @PyObject_VectorcallMethod(ptr %neg.name, ptr %self, i64 1, ptr null)
+  %neg.none = icmp eq ptr %neg.object, null
+  br i1 %neg.none, label %error, label %neg.got
+neg.got:
+  call void @Py_DecRef(ptr %neg.object)
+  %positive = icmp eq ptr %neg.object, @_Py_FalseStruct
+  ret i1 %positive
+error:
+  call void @PyErr_Clear()
+  br label %no
+no:
+  ret i1 false
+}
+
 define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %names) {
 entry:
   %buffers = alloca [$MOST_PARAMS x ptr], align 64
   %begins = alloca [$MOST_PARAMS x i64], align 64
   %ends = alloca [$MOST_PARAMS x i64], align 64
-  %outs = alloca [$MOST_PARAMS x ptr], align 64        ; outputs made here
+  %outs = alloca [$MOST_PARAMS x ptr], align 64        ; records of outputs to be made, then those
+  %dl = alloca [6 x i64], align 16
   %isout = alloca [$MOST_PARAMS x i8]
   %scalars = alloca [$MOST_SCALARS x i64], align 64
   %error = alloca [$ERROR_WORDS x i64], align 16
@@ -284,6 +379,7 @@ start:
 param:
   %p = phi i64 [ 0, %start ], [ %p1, %param.next ]
   %a = phi i64 [ 0, %start ], [ %a.next, %param.next ]
+  %tensors = phi i64 [ 0, %start ], [ %tensors1, %param.next ]
   %record = phi ptr [ %first, %start ], [ %record.next, %param.next ]
   %param.more = icmp slt i64 %p, %nparams
   br i1 %param.more, label %param.one, label %overlap
@@ -309,7 +405,7 @@ param.make:                                       ; made once everything else is
   %no.maker = icmp eq ptr %maker, null
   br i1 %no.maker, label %slow, label %param.later
 param.later:
-  store ptr %maker, ptr %outs.p
+  store ptr %record, ptr %outs.p
   %later.b = getelementptr i64, ptr %begins, i64 %p
   store i64 0, ptr %later.b
   %later.e = getelementptr i64, ptr %ends, i64 %p
@@ -320,7 +416,20 @@ check:
   %object = load ptr, ptr %arg.p
   %type = at ptr %object, $A_type
   %is.array = icmp eq ptr %type, %array
-  br i1 %is.array, label %check.fields, label %slow
+  br i1 %is.array, label %check.fields, label %check.tensor
+check.tensor:
+  %tensor.type = field ptr %table, $H_tensor
+  %is.tensor = icmp eq ptr %type, %tensor.type
+  %not.strided = xor i1 %is.strided, true
+  %try.tensor = and i1 %is.tensor, %not.strided
+  br i1 %try.tensor, label %tensor, label %slow
+tensor:
+  %tensor.fits = call i1 @tensor(ptr %table, ptr %record, ptr %object, ptr %dl)
+  br i1 %tensor.fits, label %tensor.dims, label %slow
+tensor.dims:
+  %t.data = at i64 %dl, $T_data
+  %t.dims = at ptr %dl, $T_dims
+  br label %dims
 check.fields:
   %descr = at ptr %object, $A_descr
   %descr.want = field ptr %record, $R_descr
@@ -333,18 +442,24 @@ check.fields:
   %want.flags = field i64 %record, $R_flags
   %both.flags = and i64 %have.flags, %want.flags
   %good.flags = icmp eq i64 %both.flags, %want.flags
-  %data = at i64 %object, $A_data
+  %a.data = at i64 %object, $A_data
   %mask = field i64 %record, $R_align
-  %off = and i64 %data, %mask
+  %off = and i64 %a.data, %mask
   %aligned = icmp eq i64 %off, 0
   %ok0 = and i1 %same.descr, %same.rank
   %ok1 = and i1 %good.flags, %aligned
   %ok = and i1 %ok0, %ok1
-  br i1 %ok, label %dims, label %slow
+  br i1 %ok, label %check.dims, label %slow
+check.dims:
+  %a.dims = at ptr %object, $A_dims
+  %a.strides = at ptr %object, $A_strides
+  br label %dims
 dims:
+  %data = phi i64 [ %a.data, %check.dims ], [ %t.data, %tensor.dims ]
+  %have.dims = phi ptr [ %a.dims, %check.dims ], [ %t.dims, %tensor.dims ]
+  %have.strides = phi ptr [ %a.strides, %check.dims ], [ null, %tensor.dims ]
+  %one.tensor = phi i64 [ 0, %check.dims ], [ 1, %tensor.dims ]
   %itemsize = field i64 %record, $R_itemsize
-  %have.dims = at ptr %object, $A_dims
-  %have.strides = at ptr %object, $A_strides
   br label %dim
 dim:
   %d = phi i64 [ 0, %dims ], [ %d1, %dim.next ]
@@ -400,11 +515,16 @@ param.take:
   br label %param.next
 param.next:
   %taken = phi i64 [ 0, %param.later ], [ 1, %param.take ]
+  %more.tensors = phi i64 [ 0, %param.later ], [ %one.tensor, %param.take ]
+  %tensors1 = add i64 %tensors, %more.tensors
   %a.next = add i64 %a, %taken
   %p1 = add i64 %p, 1
   br label %param
 
 overlap:
+  %some.tensors = icmp ne i64 %tensors, 0
+  %only.tensors = icmp eq i64 %tensors, %ninputs
+  %of.tensors = and i1 %some.tensors, %only.tensors   ; what is made is what was given
   br i1 %making, label %outputs, label %overlap.out
 overlap.out:
   %o = phi i64 [ 0, %overlap ], [ %o1, %overlap.next ]
@@ -449,10 +569,12 @@ outputs:
   br i1 %m.more, label %outputs.one, label %ready
 outputs.one:
   %m.p = getelementptr ptr, ptr %outs, i64 %m
-  %m.maker = load ptr, ptr %m.p
-  %m.none = icmp eq ptr %m.maker, null
+  %m.record = load ptr, ptr %m.p
+  %m.none = icmp eq ptr %m.record, null
   br i1 %m.none, label %outputs.next, label %outputs.make
 outputs.make:
+  %m.which = select i1 %of.tensors, i64 $R_make_tensor, i64 $R_make
+  %m.maker = field ptr %m.record, %m.which
   %made = call ptr @PyObject_CallNoArgs(ptr %m.maker)
   store ptr %made, ptr %m.p
   %m.failed = icmp eq ptr %made, null
@@ -460,7 +582,23 @@ outputs.make:
 outputs.failed:
   br label %undo
 outputs.take:
-  %made.data = at ptr %made, $A_data
+  br i1 %of.tensors, label %take.tensor, label %take.array
+take.tensor:
+  %exchange = field ptr %table, $H_exchange
+  %not.seen = call i32 %exchange(ptr %made, ptr %dl)
+  %seen = icmp eq i32 %not.seen, 0
+  br i1 %seen, label %take.tensor.data, label %take.failed
+take.failed:
+  %m2 = add i64 %m, 1
+  br label %undo
+take.tensor.data:
+  %tensor.data = at ptr %dl, $T_data
+  br label %take
+take.array:
+  %array.data = at ptr %made, $A_data
+  br label %take
+take:
+  %made.data = phi ptr [ %tensor.data, %take.tensor.data ], [ %array.data, %take.array ]
   %made.p = getelementptr ptr, ptr %buffers, i64 %m
   store ptr %made.data, ptr %made.p
   br label %outputs.next
@@ -491,7 +629,7 @@ failed.end:
   ret ptr null
 
 undo:                                             ; let go of the outputs 0 .. n that were made
-  %n = phi i64 [ %m, %outputs.failed ], [ %nparams, %failed ]
+  %n = phi i64 [ %m, %outputs.failed ], [ %m2, %take.failed ], [ %nparams, %failed ]
   br label %undo.one
 undo.one:
   %w = phi i64 [ 0, %undo ], [ %w1, %undo.next ]

@@ -388,14 +388,19 @@ def test_what_a_kernel_tells(arrays):
         load(kernels.add()).source("llvm")
 
 
-def test_artifacts_of_other_machines():
+def test_artifacts_of_other_machines(arrays):
     for fields, text in [
         ({"triple": "riscv64-unknown-linux-gnu", "cpu": "u74"}, r"was built for u74 \(riscv64"),
         ({"kind": "bitcode"}, "as 'bitcode', object code is needed to load it"),
-        ({"code": b"nonsense"}, "does not link on this machine"),
     ]:
+        kernel = load(kernels.add(**fields))
+        assert str(kernel.signature) == ADD[:-2]
         with pytest.raises(TargetError, match=text):
-            load(kernels.add(**fields))
+            kernel(*arrays)
+        with pytest.raises(TargetError, match=text):
+            _ = kernel.address
+    with pytest.raises(TargetError, match="does not link on this machine"):
+        load(kernels.add(code=b"nonsense"))
 
 
 def test_layout_of_arrays_is_known_here():
