@@ -15,16 +15,63 @@ from tensorc.arith.affine import Terms, accumulate, add_scaled, build, drop_zero
 from tensorc.arith.bounds import NEGATED, Domain, at_lane, exact, nonnegative, range_of_atom, range_of_form
 from tensorc.arith.compare import Comparison
 from tensorc.arith.division import (
-    Form, cancel, divide, divide_symbolic, remainder, remainder_symbolic,
+    Form,
+    cancel,
+    divide,
+    divide_symbolic,
+    remainder,
+    remainder_symbolic,
 )  # fmt: skip
 from tensorc.dtypes import bool_, float32, float64, int64
 from tensorc.ir.expr import (
-    Add, And, Binary, BitAnd, Broadcast, Cast, Compare, Const, Div, EQ, Expr, FloorDiv, GE, GT, IfThenElse, LE, LT,
-    Load, Max, Min, Mod, Mul, NE, Neg, Not, Or, Ramp, Select, ShiftLeft, ShiftRight, Sub, Var,
-    add, broadcast, cast, const, eq, floordiv, index, is_const, logical_and, logical_not, logical_or, maximum,
-    minimum, mod, mul, ne, neg, select, sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Binary,
+    BitAnd,
+    Broadcast,
+    Cast,
+    Compare,
+    Const,
+    Div,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    ShiftRight,
+    Sub,
+    Var,
+    add,
+    cast,
+    const,
+    floordiv,
+    index,
+    is_const,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    neg,
+    sub,
 )  # fmt: skip
-from tensorc.ir.walk import children, rebuild
+from tensorc.ir.walk import children, rebuild, walk_expr
 
 Kind = TypeVar("Kind", bound=Expr)
 
@@ -301,7 +348,8 @@ class Simplifier:
         kept: list[Expr] = []
         inside = self
         for operand in operands:
-            for part in _flat(inside.simplify(operand), cls):
+            here = self if _reads(operand) else inside
+            for part in _flat(here.simplify(operand), cls):
                 if type(part) is Const:
                     if part.value is absorbing:
                         return part
@@ -340,13 +388,22 @@ class Simplifier:
         if type(condition) is Not:  # select(not c, a, b)  ->  select(c, b, a)
             return self.simplify(type(expr)(condition.value, expr.false, expr.true))
         scalar = condition.dtype is bool_
-        true = (self._given(condition) if scalar else self).simplify(expr.true)
-        false = (self._given(logical_not(condition)) if scalar else self).simplify(expr.false)
+        guards = type(expr) is IfThenElse
+        true = (self._where(condition, expr.true, guards) if scalar else self).simplify(expr.true)
+        fails = logical_not(condition)
+        false = (self._where(fails, expr.false, guards) if scalar else self).simplify(expr.false)
         if true == false:  # select(c, a, a)  ->  a
             return true
         if expr.dtype is bool_ and type(true) is Const and type(false) is Const:  # select(c, true, false)  ->  c
             return condition if true.value else self.simplify(logical_not(condition))
         return rebuild(expr, (condition, true, false))
+
+    def _where(self, condition: Expr, expr: Expr, guards: bool) -> Simplifier:
+        """What to simplify an expression by whose value matters only where a condition holds.
+
+        Unless the condition guards it, it is evaluated everywhere, and its loads must stay in their buffers.
+        """
+        return self._given(condition) if guards or not _reads(expr) else self
 
     def _cast(self, expr: Cast) -> Expr:
         value = self.simplify(expr.value)
@@ -481,6 +538,10 @@ _HOLDS = {
     GT: lambda a, b: a > b,
     GE: lambda a, b: a >= b,
 }
+
+
+def _reads(expr: Expr) -> bool:
+    return any(type(e) is Load for e in walk_expr(expr))
 
 
 def _decided(expr: Compare, a, b) -> Expr | None:

@@ -15,7 +15,7 @@ from tensorc.dtypes import dtype, float32, float64, int32, uint8
 from tensorc.ir import parse_expr, show
 from tensorc.ir.expr import (
     Add, And, Broadcast, Buffer, Cast, Const, Div, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Neg, Not, Or, Ramp,
-    Select, Sub, Var, const, index, if_then_else, select,
+    Select, Sub, Var, const, if_then_else, index, logical_and, select,
 )  # fmt: skip
 from tests.arith.semantics import Box, evaluate
 
@@ -23,6 +23,7 @@ from tests.arith.semantics import Box, evaluate
 I, J, L, K, M, N, X, Y = (Var(name) for name in "ijlkmnxy")
 P, Q = Var("p", "bool"), Var("q", "bool")
 A = Buffer("A", (64,), "int32")
+A_ZERO = const(0, "int32")
 NAMES = {var.name: var for var in (I, J, L, K, M, N, X, Y, P, Q)} | {"A": A}
 
 WIDE = range(-13, 20)
@@ -522,6 +523,15 @@ def test_a_ramp_stays_in_one_quotient_where_its_base_is_known_to():
     domain = Domain().given(parse("x % 48 <= 32"))
     assert show(simplify(ramp("x") // same("48"), domain)) == "broadcast(x // 48, 16)"
     assert show(simplify(ramp("x") % same("48"), domain)) == "ramp(x % 48, 1, 16)"
+
+
+@pytest.mark.parametrize("choose", [select, if_then_else])
+def test_loads_move_where_a_condition_does_not_guard_them(choose):
+    domain = Domain().bind(X, 0, 4)
+    new = simplify(choose(X < 3, Load(A, (X % 3,)), A_ZERO), domain)
+    assert show(new.true) == ("A[x]" if choose is if_then_else else "A[x % 3]")
+    both = logical_and(X < 3, Load(A, (X % 3,)) > 0)
+    assert simplify(both, domain) == both
 
 
 def test_select_of_literals():
