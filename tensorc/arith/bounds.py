@@ -15,8 +15,33 @@ from tensorc.arith.intervals import UNKNOWN, Range, hull, meet, operation, order
 from tensorc.dtypes import bool_, int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
-    And, Broadcast, Call, Cast, Compare, Const, EQ, Expr, FloorDiv, GE, GT, IfThenElse, LE, LT, Load, Max, Min, Mod,
-    Mul, NE, Not, Or, Ramp, Select, Var, as_index, logical_not,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Var,
+    as_index,
+    logical_not,
 )  # fmt: skip
 from tensorc.ir.walk import children, rebuild, uses, walk_expr
 
@@ -403,10 +428,7 @@ def lower(
 
 def _related(fact: Terms, atom: Expr, terms: Terms, plain: bool) -> bool:
     """Whether a fact about one atom of a form tells of others of them, too (or of what is inside of them)."""
-    for other in fact:
-        if other is not atom and (other in terms or type(other) is not Var or not plain):
-            return True
-    return False
+    return any([other is not atom and (not plain or other in terms or type(other) is not Var) for other in fact])
 
 
 def _facts_for(atom: Expr, terms: Terms, domain: Domain) -> list[Fact]:

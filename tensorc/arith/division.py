@@ -16,7 +16,7 @@ from math import gcd
 
 from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, factors, linear, product
 from tensorc.arith.intervals import Range
-from tensorc.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, Mul, index
+from tensorc.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, index
 
 Form = tuple[Terms, int]
 RangeOf = Callable[[Terms, int], Range]
@@ -241,10 +241,11 @@ def _join(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
         return _exchange(terms, {mod, *quotient}, x[0], scale), scale * x[1]
     for atom, k in terms.items():
         # s*(x % c) + s*c*((x // c) % m)  ->  s*(x % (c*m))
-        if type(atom) is Mod and type(atom.b) is Const and k == scale * c and atom.b.value > 0:
-            if linear(atom.a) == (quotient, offset):
-                joined, constant = remainder(*x, c * atom.b.value, range_of)
-                return _exchange(terms, (mod, atom), joined, scale), scale * constant
+        if type(atom) is not Mod or type(atom.b) is not Const or k != scale * c or atom.b.value <= 0:
+            continue
+        if linear(atom.a) == (quotient, offset):
+            joined, constant = remainder(*x, c * atom.b.value, range_of)
+            return _exchange(terms, (mod, atom), joined, scale), scale * constant
     return None
 
 
