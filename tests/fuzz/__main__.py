@@ -76,7 +76,7 @@ def _explain(failed: Case, verdict: Verdict, is_verbose: bool) -> None:
 
     try:
         small = shrink(replace(failed, random_steps=0), fails)
-        _, last = worker.run(small)
+        small, last = worker.run(small)
     finally:
         worker.stop()
     print(f"smaller, data of seed {small.seed}: {last.message or verdict.message}")

@@ -19,8 +19,8 @@ from tensorc.schedule import Schedule
 from tensorc.target import as_target
 from tests.fuzz.memory import GuardedArray
 from tests.fuzz.programs import Case, data, extents, tensors
-from tests.fuzz.reference import Value, points, reference
-from tests.fuzz.steps import random_steps
+from tests.fuzz.reference import Value, reference
+from tests.fuzz.steps import instances, random_steps
 
 INTERPRETED = 3000  # instances that the interpreter runs in a moment
 
@@ -51,7 +51,7 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
         return _escaped("lowering", error)
     inputs = _inputs(case)
     expected = reference(function, inputs)
-    is_small = points(function) <= INTERPRETED
+    is_small = instances(function.body) <= INTERPRETED
     if is_small:
         complaint = _interpreted(function, inputs, expected)
         if complaint:

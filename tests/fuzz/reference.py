@@ -57,17 +57,6 @@ def reference(function: Function, arrays: dict[str, np.ndarray]) -> dict[str, Va
     return {buffer.name: run.buffers[buffer] for buffer in function.outputs}
 
 
-def points(function: Function) -> int:
-    """How many instances the blocks of an unscheduled function have."""
-
-    def count(stmt: Stmt) -> int:
-        if type(stmt) is Seq:
-            return sum(count(each) for each in stmt.stmts)
-        return stmt.extent.value * count(stmt.body) if type(stmt) is For else 1
-
-    return count(function.body)
-
-
 def _input(array: np.ndarray) -> Value:
     value = array.astype(WIDE) if array.dtype.kind == "f" else array.copy()
     return Value(value, np.zeros(array.shape, WIDE))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Load
-from tensorc.ir.stmt import Store
-from tensorc.ir.walk import all_exprs, walk
+from tensorc.ir.stmt import Block, For, Stmt, Store
+from tensorc.ir.walk import all_exprs, substmts, walk
 from tensorc.schedule import Schedule
-from tensorc.schedule.locate import all_blocks, all_loops
+from tensorc.schedule.locate import all_blocks, all_loops, constant
 
 TAILS = ("auto", "auto", "guard", "mask", "shift", "cut")
+MOST_INSTANCES = 30_000  # of all blocks, those that a tail skips included
 MOST_COPIES = 64  # that unrolled loops make of a body
 
 
@@ -25,10 +26,25 @@ def random_steps(s: Schedule, rng: random.Random, count: int) -> int:
     for number in range(count):
         primitive, args = _step(s, rng, 2 * number < count)
         try:
-            s.perform(primitive, args)
+            trial = s.copy()
+            trial.perform(primitive, args)
         except ScheduleError:
             refused += 1
+            continue
+        if instances(trial.function.body) <= MOST_INSTANCES:
+            s.perform(primitive, args)
     return refused
+
+
+def instances(stmt: Stmt) -> int:
+    """How often the blocks of a nest of constant extents are reached."""
+    match stmt:
+        case For():
+            return (constant(stmt.extent) or 0) * instances(stmt.body)
+        case Block():
+            return 1
+        case _:
+            return sum(map(instances, substmts(stmt)))
 
 
 def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
