@@ -63,7 +63,7 @@ class Entry:
     @property
     def keeps_workspace(self) -> bool:
         """Whether blocks of memory stay with the code between calls."""
-        return bool(self.artifact.workspace or self.artifact.thread_workspace)
+        return bool(self.artifact.sizes or self.workspace)
 
     def prototype(self) -> str:
         """`int mm(const float *A, const float *B, float *C)`."""
@@ -92,6 +92,7 @@ class Entry:
         values = [f"i64 {size}" for size in (*sizes, self.threads or 1)]
         lines = [
             f"declare i32 @{artifact.symbol}(ptr, ptr, ptr, ptr)",
+            f"declare void @{artifact.sizes}(ptr, ptr)" if artifact.sizes else "",
             BLOCKS if self.keeps_workspace else "",
             f"define signext i32 @{self.name}({', '.join(declared)}) nounwind {{",
             "entry:",
@@ -108,12 +109,12 @@ class Entry:
         return "\n".join(lines) + "\n"
 
     def _call(self) -> list[str]:
-        size = self.workspace
         call = f"call i32 @{self.artifact.symbol}(ptr %buffers, ptr %scalars,"
         if not self.keeps_workspace:
             return [f"  %code = {call} ptr null, ptr %error)", "  ret i32 %code"]
         return [
-            f"  %block = call ptr @take(i64 {size})",
+            *self._measure(),
+            "  %block = call ptr @take(i64 %size)",
             "  %none = icmp eq ptr %block, null",
             "  br i1 %none, label %poor, label %run",
             "poor:",
@@ -124,9 +125,24 @@ class Entry:
             "  ret i32 %code",
         ]
 
+    def _measure(self) -> list[str]:
+        """The size of the workspace."""
+        sizes, count = self.artifact.sizes, 4 + len(self.artifact.derived)
+        if not sizes:
+            return [f"  %size = add i64 {self.workspace}, 0"]
+        return [
+            f"  %sizes = alloca [{count} x i64], align 8",
+            f"  call void @{sizes}(ptr %scalars, ptr %sizes)",
+            "  %fixed = load i64, ptr %sizes, align 8",
+            "  %sizes.each = getelementptr i64, ptr %sizes, i64 1",
+            "  %each = load i64, ptr %sizes.each, align 8",
+            f"  %shares = mul i64 %each, {self.threads or 1}",
+            "  %size = add i64 %fixed, %shares",
+        ]
+
     @property
     def workspace(self) -> int:
-        """Bytes that a call needs besides its arguments."""
+        """Bytes that a call needs besides its arguments, where that is constant."""
         return self.artifact.workspace + (self.threads or 1) * self.artifact.thread_workspace
 
     def header(self, guard: str, libraries: str) -> str:
@@ -173,7 +189,7 @@ class Entry:
         if any(param.alignment > 1 for param in artifact.params):
             notes += [f"  {NOT_ALIGNED}  an array is not aligned as it must be; nothing was done"]
         if self.keeps_workspace:
-            size = f"{self.workspace} bytes of workspace"
+            size = "its workspace" if artifact.sizes else f"{self.workspace} bytes of workspace"
             notes += [f"  {NO_MEMORY}  no memory for {size}; nothing was done"]
         notes += ["   1  a check in the kernel failed; the outputs are unspecified", ""]
         if self.threads is None:

@@ -124,7 +124,7 @@ def _compile(entry: Entry) -> bytes:
     # The kernel itself was optimised, in its own way, when it was compiled.
     module.link_in(llvm.parse_bitcode(artifact.bitcode, context))
     for function in module.functions:
-        if function.name in (artifact.symbol, "tensorc_parallel_for"):
+        if function.name in (artifact.symbol, artifact.sizes, "tensorc_parallel_for"):
             function.linkage = llvm.Linkage.internal
     return machine.emit_object(module)
 
