@@ -71,7 +71,7 @@ from tensorc.ir.expr import (
     neg,
     sub,
 )  # fmt: skip
-from tensorc.ir.walk import children, rebuild, walk_expr
+from tensorc.ir.walk import children, rebuild, variables, walk_expr
 
 Kind = TypeVar("Kind", bound=Expr)
 
@@ -365,11 +365,13 @@ class Simplifier:
         return self._truth((logical_or if absorbing else logical_and)(*kept))
 
     def _not_implied(self, kept: list[Expr], condition: Expr, absorbing: bool) -> list[Expr]:
-        """The conditions that a further one does not settle."""
-        if not kept:
+        """The conditions that a further one does not settle; it tells of those that share a variable with it only."""
+        about = variables(condition)
+        near = {part for part in kept if not about.isdisjoint(variables(part))}
+        if not near:
             return kept
         inside = self._given(condition)
-        return [part for part in kept if not is_const(inside.simplify(part), not absorbing)]
+        return [part for part in kept if part not in near or not is_const(inside.simplify(part), not absorbing)]
 
     def _logic_lanes(self, expr: And | Or) -> Expr:
         expr = self._operands(expr)
