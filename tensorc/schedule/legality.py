@@ -38,7 +38,9 @@ from tensorc.ir.stmt import (
     Store,
     While,
 )  # fmt: skip
-from tensorc.ir.walk import all_exprs, substitute, substmts, uses, variables, walk
+from tensorc.ir.walk import (
+    all_exprs, exprs, substitute, substmts, uses, variables, walk, walk_expr,
+)  # fmt: skip
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
@@ -73,9 +75,8 @@ def stored(block: Block) -> set[Buffer]:
 
 
 def loaded(block: Block) -> set[Buffer]:
-    """The buffers that a block reads."""
-    parts = (block.body,) if block.init is None else (block.init, block.body)
-    return {expr.buffer for part in parts for expr in all_exprs(part) if type(expr) is Load}
+    """The buffers that a block reads, be it for the extents of its iterators."""
+    return {expr.buffer for expr in all_exprs(block) if type(expr) is Load}
 
 
 def is_plain(block: Block) -> bool:
@@ -173,6 +174,10 @@ def _touches(place: Place) -> Iterator[Touch]:
     def at(indices) -> tuple[Expr, ...]:
         return tuple([simplify(substitute(index, values), domain) for index in indices])
 
+    for root in exprs(block):
+        for expr in walk_expr(root):
+            if type(expr) is Load:
+                yield Touch(place, domain, frozenset(), expr.buffer, expr.indices, False)
     for part in (block.body,) if block.init is None else (block.init, block.body):
         stmts = list(walk(part))
         local = frozenset([stmt.var for stmt in stmts if isinstance(stmt, (For, Let))])
@@ -190,6 +195,13 @@ def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> 
     Several iterations may write the same value to one element; that is not refused.
     """
     check_only_blocks(step, place)
+    problem = overlap(place, places)
+    if problem is not None:
+        refuse(place.function, f"{step}: {problem}", place.node.var.name)
+
+
+def overlap(place: Place, places: Sequence[Place]) -> str | None:
+    """What an iteration of the loop at `place` may touch that another one writes; None if nothing."""
     writes = [stored(p.node) for p in places]
     reads = [loaded(p.node) for p in places]
     for buffer in dict.fromkeys([buffer for written in writes for buffer in written]):
@@ -199,13 +211,39 @@ def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> 
         found = [touch for touch in touches(users) if touch.buffer is buffer]
         if len(users) == 1 and _touches_own(found) and _splits_domain(place, users[0]):
             continue
-        if _splits_buffer(place, found) or _is_private(place, buffer, users, found):
+        if _is_private(place, buffer, users, found) or _splits_buffer(place, _meeting(place, found)):
             continue
         message = (
             f"iterations of the loop may touch the same elements of buffer {buffer.name!r}, which"
         )
         writer = next(p.node.name for p in users if buffer in stored(p.node))
-        refuse(place.function, f"{step}: {message} block {writer!r} writes", place.node.var.name)
+        return f"{message} block {writer!r} writes"
+    return None
+
+
+def _meeting(place: Place, found: Sequence[Touch]) -> Sequence[Touch]:
+    """The touches without the loads that, for what the loops around `place` are, lie apart from
+    all that is stored: `S[t - 1, i]` beside `S[t, i]`."""
+    writes = [touch for touch in found if touch.is_store]
+    return [
+        touch
+        for touch in found
+        if touch.is_store or not all(_never_meet(place, touch, write) for write in writes)
+    ]
+
+
+def _never_meet(place: Place, read: Touch, write: Touch) -> bool:
+    fixed = {loop.var for loop in place.loops}
+    for mine, other in zip(read.indices, write.indices):
+        form = affine(mine - other)
+        known = variables(mine) | variables(other)
+        if not form.terms and form.constant != 0 and known <= fixed and not _loads(mine, other):
+            return True
+    return False
+
+
+def _loads(*indices: Expr) -> bool:
+    return any(type(e) is Load for expr in indices for e in walk_expr(expr))
 
 
 def _touches_own(found: Sequence[Touch]) -> bool:
@@ -230,28 +268,39 @@ def _inside(place: Place) -> Domain:
     return domain if is_const(place.node.predicate) else domain.given(place.node.predicate)
 
 
-def _splits_buffer(place: Place, found: Sequence[Touch]) -> bool:
+def _splits_buffer(
+    place: Place, found: Sequence[Touch], around: frozenset[Var] = frozenset()
+) -> bool:
     """Whether different iterations touch different parts of a buffer: in some dimensions every
     index is `sum of factor * term of the loop + rest`, with the same terms, and the rest stays
-    in a window below the factors."""
+    in a window below the factors. The loops `around` the place count as if they were in it."""
+    written = {touch.buffer for touch in found if touch.is_store}
+    if any(e.buffer in written for touch in found for e in _loads_of(touch)):
+        return False
     var = place.node.var
     if constant(place.node.extent) in (0, 1):
         return True
     domain = place.domain().bind(var, place.node.start, place.node.extent)
     known: set[Expr] = set()
     for dimension in range(len(found[0].indices)):
-        known |= _slices(place, found, dimension, domain)
+        known |= _slices(place, found, dimension, domain, around)
         if var in known:
             return True
     return bool(known) and _all_known({var}, known, domain)
 
 
-def _slices(place: Place, found: Sequence[Touch], dimension: int, domain: Domain) -> set[Expr]:
+def _loads_of(touch: Touch) -> list[Load]:
+    return [e for expr in touch.indices for e in walk_expr(expr) if type(e) is Load]
+
+
+def _slices(
+    place: Place, found: Sequence[Touch], dimension: int, domain: Domain, around: frozenset[Var]
+) -> set[Expr]:
     var, depth = place.node.var, len(place.loops) + 1
     windows: list[tuple[int, int]] = []
     shapes = set()
     for touch in found:
-        inner = touch.local.union([loop.var for loop in touch.block.loops[depth:]])
+        inner = touch.local.union(around, [loop.var for loop in touch.block.loops[depth:]])
         form = affine(touch.indices[dimension])
         moving = tuple([term for term in form.terms if uses(term[0], (var,))])
         if any(uses(atom, inner) for atom, _ in moving):
@@ -500,11 +549,12 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
     kinds = {loop.var: kinds_using(block, loop.var) for pair in moved for loop in pair}
     for a, b in moved:
         for loop, other in ((a, b), (b, a)):
-            if "ordered" in kinds[loop.var]:
+            if "ordered" in kinds[loop.var] and not _may_cross(place, p, (a, b)):
                 refuse(
                     place.function,
                     f"{step}: loop {loop.var.name!r} runs block {block.name!r} in order; it must "
-                    f"stay where it is relative to {other.var.name!r}",
+                    f"stay where it is relative to {other.var.name!r}, whose iterations may touch "
+                    "the same elements",
                     loop.var.name,
                 )
     reducing = [loop for pair in moved for loop in pair if "reduce" in kinds[loop.var]]
@@ -524,6 +574,22 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
             "decompose_reduction makes it a block of its own",
             reducing[0].var.name,
         )
+
+
+def _may_cross(place: Place, p: Place, pair: tuple[For, For]) -> bool:
+    """Whether two loops may change places though the block runs in order: for one of them, no
+    iteration touches what another one writes, whatever the other loops from `place` inward are."""
+    found = touches([p])
+    loops = p.loops[len(place.loops) :]
+    for loop in pair:
+        at = p.up_to(loop)
+        around = frozenset([each.var for each in loops if each is not loop])
+        if all(
+            _splits_buffer(at, [touch for touch in found if touch.buffer is buffer], around)
+            for buffer in stored(p.node)
+        ):
+            return True
+    return False
 
 
 def _is_init_first(place: Place, p: Place) -> bool:

@@ -29,6 +29,7 @@ from tensorc.schedule.legality import (
     check_order,
     contains_kind,
     iters_using,
+    overlap,
 )  # fmt: skip
 from tensorc.schedule.locate import (
     Place,
@@ -251,7 +252,7 @@ def _substituted(
 
 
 def _bindings(block: Block) -> tuple[Expr, ...]:
-    return (*[it.binding for it in block.iters], block.predicate)
+    return (*[e for it in block.iters for e in (it.extent, it.binding)], block.predicate)
 
 
 def _replaced(expr: Expr, values: Mapping[Var, Expr], domain: Domain) -> Expr:
@@ -260,8 +261,11 @@ def _replaced(expr: Expr, values: Mapping[Var, Expr], domain: Domain) -> Expr:
 
 
 def _bound(it: BlockIter, values: Mapping[Var, Expr], domain: Domain) -> BlockIter:
+    extent = _replaced(it.extent, values, domain)
     binding = _replaced(it.binding, values, domain)
-    return it if binding is it.binding else BlockIter(it.var, it.extent, it.kind, binding)
+    if binding is it.binding and extent is it.extent:
+        return it
+    return BlockIter(it.var, extent, it.kind, binding)
 
 
 def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
@@ -392,8 +396,8 @@ def parallel(function: Function, loop: str) -> Function:
 
     for v in 0 .. E: B  ->  for v in 0 .. E parallel: B
 
-    Requires a serial loop that is bound only to spatial iterators of every block below, and
-    iterations that touch no element that another one writes (or only write the same values there).
+    Requires a serial loop that is bound to no reduce iterators of the blocks below, and iterations
+    that touch no element that another one writes (or only write the same values there).
     Loops inside vectorized ones are not for tasks. Raises ScheduleError where a requirement is not
     met.
     """
@@ -406,8 +410,7 @@ def parallel(function: Function, loop: str) -> Function:
     if outer is not None:
         refuse(function, f"{step}: it lies in the vectorized loop {outer.var.name!r}", loop)
     places = block_places(place)
-    for p in places:
-        _check_spatial(step, place, p.node)
+    _check_iterators(step, place, places)
     check_iterations_apart(step, place, places)
     return _with_kind(place, "parallel")
 
@@ -419,20 +422,21 @@ def _check_serial(step: str, place: Place) -> None:
         )
 
 
-def _check_spatial(step: str, place: Place, block: Block) -> None:
-    for it in iters_using(block, place.node.var):
-        if it.kind != "spatial":
-            _refuse_kind(step, place, block, it)
+def _check_iterators(step: str, place: Place, places: Sequence[Place]) -> None:
+    """Refuse a loop of reduce iterators, and one of ordered iterators whose iterations may meet."""
+    for p in places:
+        for it in iters_using(p.node, place.node.var):
+            if it.kind == "reduce":
+                _refuse_kind(step, place, p.node, it, "its iterations depend on one another")
+            problem = overlap(place, places) if it.kind == "ordered" else None
+            if problem is not None:
+                _refuse_kind(step, place, p.node, it, problem)
 
 
-def _refuse_kind(step: str, place: Place, block: Block, it: BlockIter) -> NoReturn:
+def _refuse_kind(step: str, place: Place, block: Block, it: BlockIter, why: str) -> NoReturn:
     what = "reduces" if it.kind == "reduce" else "is ordered"
     message = f"iterator {it.var.name!r} of block {block.name!r}, which {what}, is bound to it"
-    refuse(
-        place.function,
-        f"{step}: {message}; its iterations depend on one another",
-        place.node.var.name,
-    )
+    refuse(place.function, f"{step}: {message}; {why}", place.node.var.name)
 
 
 def _with_kind(place: Place, kind: LoopKind) -> Function:
@@ -465,6 +469,7 @@ def vectorize(function: Function, loop: str) -> Function:
         refuse(function, f"{step}: loop {nested.var.name!r} around or in it is {nested.kind}", loop)
     places = block_places(place)
     if not _is_lane_reduction(step, place, places):
+        _check_iterators(step, place, places)
         check_iterations_apart(step, place, places)
     return _with_kind(place, "vectorized")
 
@@ -487,11 +492,11 @@ def _is_lane_reduction(step: str, place: Place, places: Sequence[Place]) -> bool
     """Whether the lanes combine into one element; refuses where they must and cannot."""
     for p in places:
         iters = iters_using(p.node, place.node.var)
-        other = next((it for it in iters if it.kind != "spatial"), None)
+        other = next((it for it in iters if it.kind == "reduce"), None)
         if other is None:
             continue
-        if other.kind != "reduce" or any(it.kind != "reduce" for it in iters):
-            _refuse_kind(step, place, p.node, other)
+        if any(it.kind != "reduce" for it in iters):
+            _refuse_kind(step, place, p.node, other, "its iterations depend on one another")
         if len(places) > 1:
             message = f"it reduces in block {p.node.name!r} and holds other blocks"
             refuse(place.function, f"{step}: {message}", place.node.var.name)

@@ -23,7 +23,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
-from tensorc.ir.walk import all_exprs, replace_body, walk
+from tensorc.ir.walk import all_exprs, replace_body, uses, walk
 from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
     Place,
@@ -113,6 +113,10 @@ def _movable(function: Function, place: Place, step: str) -> Store:
     if "ordered" in kinds or ("reduce" in kinds and block.init is None):
         reason = "its instances depend on those before"
         deny(f"the block is neither complete nor a reduction with its init: {reason}")
+    around = {loop.var for loop in place.loops}
+    for it in block.iters:
+        if uses(it.extent, around):
+            deny(f"the extent of its iterator {it.var.name!r} depends on other iterators")
     own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
     if own and (kinds <= {"spatial"} or any(e.indices != stores[0].indices for e in own)):
         deny(f"the block reads {buffer.name!r}, which it writes itself")

@@ -31,8 +31,8 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
 
     The loops of spatial iterators from `loop` inward are copied for the new block, with their
     kinds. Where reduce loops stay outside, it runs only in their first iteration. Requires a block
-    with an init, a loop around it, no ordered iterator, and that the loops from `loop` inward meet
-    each point of the block once. Returns the function and the name of the new block. Raises
+    with an init, a loop around it, no ordered iterator bound to the loops from `loop` inward, and that
+    these meet each point of the block once. Returns the function and the name of the new block. Raises
     ScheduleError where a requirement is not met.
     """
     place = find_block(function, block)
@@ -69,8 +69,11 @@ def _check_block(step: str, place: Place, at: For, inner: Sequence[For]) -> None
             f"{step}: the block has no init: it reduces nothing, or was decomposed",
             node.name,
         )
-    if any(it.kind == "ordered" for it in node.iters):
-        refuse(function, f"{step}: the block has an ordered iterator", node.name)
+    moving = [each.var for each in inner]
+    for it in node.iters:
+        if it.kind == "ordered" and uses(it.binding, moving):
+            message = f"the ordered iterator {it.var.name!r} moves in the loops from there inward"
+            refuse(function, f"{step}: {message}", node.name)
     reducing = [it.binding for it in node.iters if it.kind == "reduce"]
     for each in place.loops[: -len(inner)]:
         if each.kind == "vectorized" and any(uses(binding, (each.var,)) for binding in reducing):
@@ -126,9 +129,9 @@ def _init_block(node: Block, name: str, values, domain: Domain) -> Block:
     predicate = simplify(substitute(node.predicate, values), domain)
     for it in node.iters:
         binding = simplify(substitute(it.binding, values), domain)
-        if it.kind == "spatial":
+        if it.kind != "reduce":
             inner[it.var] = var = Var(it.var.name, it.var.dtype)
-            iters.append(BlockIter(var, it.extent, "spatial", binding))
+            iters.append(BlockIter(var, it.extent, it.kind, binding))
         else:
             predicate = logical_and(predicate, simplify(eq(binding, 0), domain))
     assert node.init is not None  # or there would be nothing to take apart
