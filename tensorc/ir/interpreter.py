@@ -15,6 +15,7 @@ from tensorc.errors import (
     failure,
 )
 from tensorc.ir.arguments import Arguments, Memory
+from tensorc.ir.empty import start_empty_reductions
 from tensorc.ir.expr import (
     Binary,
     Broadcast,
@@ -79,7 +80,7 @@ def interpret(function: Function, *arrays: np.ndarray, scalars: Mapping[str, int
             compiler.frame[compiler.slot(var)] = value
         for buffer in function.allocs:
             compiler.alloc_buffer(buffer)(compiler.frame)
-        compiler.stmt(function.body)(compiler.frame)
+        compiler.stmt(start_empty_reductions(function).body)(compiler.frame)
     for buffer in function.outputs:
         arguments.memories[buffer].write_to(arguments.arrays[buffer])
     results = tuple([arguments.arrays[buffer] for buffer in function.outputs])

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorc.arith import Domain, affine, bounds, simplify
+from tensorc.ir.empty import start_empty_reductions
 from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Let, Seq, Stmt, Store, annotation, seq
@@ -23,6 +24,7 @@ Values = Mapping[Var, Expr]
 
 def lower_blocks(function: Function) -> Function:
     """The function without blocks."""
+    function = start_empty_reductions(function)
     return function.with_(body=specialize(function.body, {}, entry_domain(function)))
 
 

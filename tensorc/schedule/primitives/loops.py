@@ -7,8 +7,12 @@ from itertools import pairwise
 from typing import NoReturn
 
 from tensorc.arith import Domain, can_prove, simplify
-from tensorc.ir.expr import Expr, FloorDiv, Mod, Var, index, is_const, logical_and, minimum
+from tensorc.ir.empty import empty_condition
+from tensorc.ir.expr import (
+    Expr, FloorDiv, Mod, Var, index, is_const, logical_and, logical_not, minimum,
+)  # fmt: skip
 from tensorc.ir.function import Function
+from tensorc.ir.printer import show
 from tensorc.ir.stmt import (
     Alloc,
     Annotations,
@@ -42,7 +46,7 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
-    starts_at_zero,
+    root_domain, starts_at_zero,
 )  # fmt: skip
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
@@ -295,6 +299,7 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
             )
     if len(nodes) == 1:
         return function, nodes[0].var.name
+    _check_not_empty(step, places[-1], nodes)
     domain = places[0].domain()
     extent: Expr = index(1)
     for node in nodes:
@@ -306,6 +311,23 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     return replace(
         places[0], For(fused, index(0), extent, "serial", body, _merged(nodes))
     ), fused.name
+
+
+def _check_not_empty(step: str, place: Place, nodes: Sequence[For]) -> None:
+    """A reduction over nothing still has its spatial loops, unless they are one with what it
+    reduces."""
+    for each in blocks_below(place.node):
+        empty = empty_condition(each)
+        kinds = {it.kind for it in each.iters if uses(it.binding, [node.var for node in nodes])}
+        if empty is None or len(kinds) < 2:
+            continue
+        if not can_prove(logical_not(empty), root_domain(place.function)):
+            message = f"they are spatial and reduce loops of {each.name!r}, and where {show(empty)}"
+            refuse(
+                place.function,
+                f"{step}: {message} only the spatial ones would run; fuse loops of one kind",
+                place.node.var.name,
+            )
 
 
 def _loops_text(loops) -> str:
@@ -451,9 +473,9 @@ def vectorize(function: Function, loop: str) -> Function:
 
     Requires what `parallel` does, a constant extent of at most 1024, and no vectorized or parallel
     loop on the way below it nor a vectorized one above. A loop of reduce iterators may be
-    vectorized where it holds one block, whose body is `C[..] = C[..] op value` with op one of +, *,
-    min, max, and, or. A loop without iterations stays as it is. Raises ScheduleError where a
-    requirement is not met.
+    vectorized where it holds one block, which updates its elements by a reducer: an operation such
+    as `C[..] = C[..] + term`, or one whose identities the block names. A loop without iterations
+    stays as it is. Raises ScheduleError where a requirement is not met.
     """
     step = f"vectorize(loop {loop!r})"
     place = find_loop(function, loop)
@@ -501,7 +523,7 @@ def _is_lane_reduction(step: str, place: Place, places: Sequence[Place]) -> bool
             message = f"it reduces in block {p.node.name!r} and holds other blocks"
             refuse(place.function, f"{step}: {message}", place.node.var.name)
         if not accumulates(p.node):
-            message = f"block {p.node.name!r} is no sum, product, minimum, maximum, all or any"
+            message = f"block {p.node.name!r} combines its terms by no reducer that is known"
             refuse(place.function, f"{step}: it reduces, and {message}", place.node.var.name)
         return True
     return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc.arith import Domain, simplify
-from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
+from tensorc.arith import Domain, can_prove, simplify
+from tensorc.ir.empty import empty_condition, empty_start
+from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical_not
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt
 from tensorc.ir.walk import substitute, substitute_stmt, uses
@@ -20,6 +21,7 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
+    root_domain,
 )  # fmt: skip
 
 
@@ -30,7 +32,8 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
       ->  for i: { C_init: C[i] = 0;  for k: C[i] = C[i] + f(i, k) }
 
     The loops of spatial iterators from `loop` inward are copied for the new block, with their
-    kinds. Where reduce loops stay outside, it runs only in their first iteration. Requires a block
+    kinds. Where reduce loops stay outside, it runs only in their first iteration, and if they may
+    have none, a block <block>_empty before them makes the init for that case. Requires a block
     with an init, a loop around it, no ordered iterator bound to the loops from `loop` inward, and that
     these meet each point of the block once. Returns the function and the name of the new block. Raises
     ScheduleError where a requirement is not met.
@@ -50,7 +53,8 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
             )
     name = fresh_block(function, f"{block}_init")
     new = _init_nest(place, name, copied, dropped, place.up_to(at).domain())
-    return _without_init(insert_before(place.up_to(at), new), block), name
+    function = _with_empty_start(insert_before(place.up_to(at), new), block, inner)
+    return _without_init(function, block), name
 
 
 def _loops_from(step: str, place: Place, at: For) -> tuple[For, ...]:
@@ -118,6 +122,28 @@ def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: 
     for loop in reversed(loops):
         nest = For(loop.var, loop.start, loop.extent, loop.kind, nest, loop.annotations)
     return nest
+
+
+def _with_empty_start(function: Function, block: str, inner: Sequence[For]) -> Function:
+    """The function with a block for the case that reduce loops outside of `inner` do not run."""
+    place = find_block(function, block)
+    node: Block = place.node
+    empty = empty_condition(node)
+    if empty is None or can_prove(logical_not(empty), root_domain(function)):
+        return function
+    reducing = [it.binding for it in node.iters if it.kind == "reduce"]
+    for at, each in enumerate(place.loops[: -len(inner)]):
+        if any(uses(binding, (each.var,)) for binding in reducing):
+            name = fresh_block(function, f"{block}_empty")
+            taken = loop_names(function)
+
+            def renamed(loop: str) -> str:
+                taken.add(new := fresh(_renamed(loop, block, name), taken))
+                return new
+
+            nest = empty_start(place.loops[at:], node, name, renamed)
+            return insert_before(place.up_to(each), nest)
+    return function
 
 
 def _renamed(loop: str, block: str, new: str) -> str:

@@ -1,0 +1,88 @@
+"""Reductions over nothing: what `init` does where the extent of a reduce iterator is 0.
+
+    for k in 0..K { for i in 0..8 { block C { spatial i, reduce k : K, init C[i] = 0, C[i] = C[i] + A[k, i] } } }
+    ->  for i in 0..8 { block C { spatial i, where K <= 0, C[i] = 0 } }   for k ...
+
+No instance of the block runs then, so that its start is written where the outermost loop of a reduce iterator stands.
+This is what docs/ir.md says in words; the interpreter and the passes both go by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tensorc.ir.expr import And, Const, Expr, Var, logical_and, logical_or
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, BlockIter, For, Let, Stmt, seq
+from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, substmts, uses
+
+
+def start_empty_reductions(function: Function) -> Function:
+    """The function with a nest for each reduction that may be empty, which writes its start."""
+    return function.with_(body=_visit(function.body, ()))
+
+
+def empty_condition(block: Block) -> Expr | None:
+    """Where a block with an init reduces over nothing; None if that is nowhere."""
+    extents = [it.extent for it in block.iters if it.kind == "reduce"]
+    extents = [e for e in extents if type(e) is not Const or e.value < 1]
+    return logical_or(*[extent <= 0 for extent in extents]) if block.init is not None and extents else None
+
+
+def _visit(stmt: Stmt, outer: tuple[Var, ...]) -> Stmt:
+    """The statement, with the starts of the blocks whose outermost reduce loop lies in it."""
+    if type(stmt) is not For:
+        return map_substmts(stmt, lambda inner: _visit(inner, outer))
+    found = [each for each in _blocks(stmt, ()) if _is_outermost(stmt, outer, each[1])]
+    starts = [empty_start(loops, block, block.name) for loops, block in found]
+    new = map_substmts(stmt, lambda inner: _visit(inner, (*outer, stmt.var)))
+    return seq(*starts, new) if starts else new
+
+
+def _is_outermost(loop: For, outer: tuple[Var, ...], block: Block) -> bool:
+    """Whether a block may reduce over nothing, and a loop is the outermost that tells over what."""
+    reducing = [it.binding for it in block.iters if it.kind == "reduce"]
+    if empty_condition(block) is None or any(uses(e, outer) for e in reducing):
+        return False
+    return any(uses(e, (loop.var,)) for e in reducing)
+
+
+def _blocks(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...], Block]]:
+    """The blocks in a statement, each with the loops around it from there on."""
+    if type(stmt) is Block:
+        yield loops, stmt
+    if type(stmt) is For:
+        loops = (*loops, stmt)
+    for inner in substmts(stmt) if type(stmt) is not Let else ():
+        yield from _blocks(inner, loops)
+
+
+def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable[[str], str] = str) -> Stmt:
+    """The block `name` that writes what a block under these loops starts from, where it reduces over nothing.
+
+    `fresh` gives the names of its loops, which are copies of the spatial ones.
+    """
+    spatial = [it for it in block.iters if it.kind == "spatial"]
+    values: dict[Var, Expr] = {}
+    kept: list[For] = []
+    dropped: list[Var] = []
+    for loop in loops:
+        start, extent = substitute(loop.start, values), substitute(loop.extent, values)
+        if any(uses(it.binding, (loop.var,)) for it in spatial):
+            values[loop.var] = var = Var(fresh(loop.var.name))
+            kept.append(For(var, start, extent, "serial", block))
+        else:
+            values[loop.var] = start
+            dropped.append(loop.var)
+    new = {it.var: Var(it.var.name) for it in spatial}
+    iters = [BlockIter(new[it.var], it.extent, "spatial", substitute(it.binding, values)) for it in spatial]
+    where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped)]
+    predicate = substitute(logical_and(empty_condition(block), *where), values)
+    nest: Stmt = Block(name, tuple(iters), predicate, None, substitute_stmt(block.init, new))
+    for loop in reversed(kept):
+        nest = For(loop.var, loop.start, loop.extent, "serial", nest)
+    return nest
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    return _conjuncts(condition.a) + _conjuncts(condition.b) if type(condition) is And else [condition]
