@@ -15,7 +15,7 @@ SYMBOLIC = Box([(I, 0, N), (J, 0, 4), (K, I - 1, N - I)], {N: range(0, 5)})
 BOXES = st.sampled_from([NUMERIC, SYMBOLIC])
 
 seeded = settings(
-    max_examples=300,
+    max_examples=150,
     derandomize=True,
     deadline=None,
     database=None,

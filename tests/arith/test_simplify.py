@@ -14,8 +14,32 @@ from tensorc.arith import Domain, simplify
 from tensorc.dtypes import dtype, float32, float64, int32, uint8
 from tensorc.ir import parse_expr, show
 from tensorc.ir.expr import (
-    Add, And, Broadcast, Buffer, Cast, Const, Div, FloorDiv, IfThenElse, Load, Max, Min, Mod, Mul, Neg, Not, Or, Ramp,
-    Select, Sub, Var, const, if_then_else, index, logical_and, select,
+    Add,
+    And,
+    Broadcast,
+    Buffer,
+    Cast,
+    Const,
+    Div,
+    FloorDiv,
+    IfThenElse,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    const,
+    if_then_else,
+    index,
+    logical_and,
+    select,
 )  # fmt: skip
 from tests.arith.semantics import Box, evaluate
 
