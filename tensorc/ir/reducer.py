@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc.dtypes import DType
-from tensorc.ir.expr import Add, And, Const, Expr, Load, Max, Min, Mul, Or, Var, const
+from tensorc.ir.expr import Add, And, Binary, Const, Expr, Load, Max, Min, Mul, Or, Var, const
 from tensorc.ir.stmt import Annotations, Block, Let, Seq, Stmt, Store, annotation, seq
 from tensorc.ir.walk import children, rewrite_top, variables, walk_expr
 
@@ -99,8 +99,9 @@ def update_of(block: Block) -> Update | None:
     while type(body) is Let:
         lets.append(body)
         body = body.body
-    stores = body.stmts if type(body) is Seq else (body,)
-    if not stores or any(type(s) is not Store or s.mask is not None for s in stores):
+    stmts = body.stmts if type(body) is Seq else (body,)
+    stores = [s for s in stmts if type(s) is Store and s.mask is None]
+    if not stores or len(stores) < len(stmts):
         return None
     elements = tuple([Load(s.buffer, s.indices) for s in stores])
     if not lets and len(stores) == 1:
@@ -116,14 +117,16 @@ def update_of(block: Block) -> Update | None:
 def operation_of(combined: Sequence[Expr], old: Sequence[Expr], new: Sequence[Var]) -> type | None:
     """The operation that combines old and new values, if it is just one of one value."""
     value = combined[0]
-    if len(combined) == 1 and type(value) in OPERATIONS and value.a == old[0] and value.b == new[0]:
+    if len(combined) > 1 or not isinstance(value, Binary) or type(value) not in OPERATIONS:
+        return None
+    if value.a == old[0] and value.b == new[0]:
         return type(value)
     return None
 
 
 def _of_operation(store: Store, elements: tuple[Load, ...]) -> Update | None:
     value, element = store.value, elements[0]
-    if type(value) not in OPERATIONS:
+    if not isinstance(value, Binary) or type(value) not in OPERATIONS:
         return None
     for mine, other in ((value.a, value.b), (value.b, value.a)):
         if mine == element and not _loads(other, {store.buffer}):

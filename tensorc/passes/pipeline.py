@@ -10,6 +10,7 @@ from tensorc.ir.verifier import verify
 from tensorc.passes.accumulate import promote_accumulators
 from tensorc.passes.blocks import lower_blocks
 from tensorc.passes.interior import split_interiors
+from tensorc.passes.lanes import reduce_in_lanes
 from tensorc.passes.partition import partition_loops
 from tensorc.passes.storage import place_buffers
 from tensorc.passes.threads import assign_threads
@@ -18,6 +19,7 @@ from tensorc.target import Target
 
 Pass = Callable[[Function], Function]
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("lanes", reduce_in_lanes),
     ("blocks", lower_blocks),
     ("partition", partition_loops),
     ("interior", split_interiors),

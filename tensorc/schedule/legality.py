@@ -11,21 +11,17 @@ from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
 from tensorc.ir.expr import (
-    Add,
     And,
     Buffer,
     Expr,
     FloorDiv,
     Load,
-    Max,
-    Min,
     Mod,
-    Mul,
-    Or,
     Var,
     index,
     is_const,
 )  # fmt: skip
+from tensorc.ir.reducer import update_of
 from tensorc.ir.stmt import (
     Barrier,
     Block,
@@ -51,8 +47,6 @@ from tensorc.schedule.locate import (
     starts_at_zero,
 )  # fmt: skip
 from tensorc.schedule.regions import Span, clamp, relax
-
-_COMMUTATIVE = (Add, Mul, Min, Max, And, Or)
 
 
 @dataclass(frozen=True, slots=True)
@@ -649,25 +643,9 @@ def _check_block_pairs(step: str, place: Place, places: Sequence[Place]) -> None
 
 
 def accumulates(block: Block) -> bool:
-    """Whether the body is `C[..] = C[..] op value`, op being Add, Mul, Min, Max, And or Or and
-    value not reading C."""
-    store = block.body
-    if type(store) is not Store or not isinstance(store.value, _COMMUTATIVE):
-        return False
-    own = Load(store.buffer, store.indices)
-    for mine, other in ((store.value.a, store.value.b), (store.value.b, store.value.a)):
-        if mine == own and not _reads(other, store.buffer):
-            return _is_spatial_place(block, store)
-    return False
-
-
-def _reads(expr: Expr, buffer: Buffer) -> bool:
-    return any(type(e) is Load and e.buffer is buffer for e in all_exprs(Store(buffer, (), expr)))
-
-
-def _is_spatial_place(block: Block, store: Store) -> bool:
-    reducing = {it.var for it in block.iters if it.kind == "reduce"}
-    return not any(variables(index) & reducing for index in store.indices)
+    """Whether the block combines terms with elements by a reducer whose identity is known."""
+    found = update_of(block)
+    return found is not None and bool(found.identities)
 
 
 def contains_kind(stmt: Stmt, kinds: tuple[str, ...]) -> For | None:

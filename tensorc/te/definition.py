@@ -247,7 +247,8 @@ class _Splitter:
             if axis in axes:
                 raise ExpressionError(_reduced_twice(self.origin, axis))
         bodies = [converter.convert(value, ()) for value in reduce.values]
-        init = [converter.convert(value, ()) for value in reduce.init] or [None] * len(bodies)
+        init: list[Expr | None] = [converter.convert(value, ()) for value in reduce.init]
+        init = init or [None] * len(bodies)
         own = 0 if len(bodies) == 1 else own
         tensors = tuple([
             Tensor(

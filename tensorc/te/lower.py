@@ -150,7 +150,7 @@ def _computation(
         return None, init, (), ()  # no term: the loops would never reach the block to write anything
     body = update(
         [Load(buffers[tensor], tensor.axes) for tensor in tensors],
-        [_with_buffers(tensor.body, buffers, done) for tensor in tensors],
+        [_with_buffers(t.body, buffers, done) for t in tensors if t.body is not None],
         reduction.old,
         reduction.new,
         reduction.combined,

@@ -8,11 +8,29 @@ from dataclasses import field
 from tensorc.dtypes import DType, int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
-    Const, Expr, IfThenElse, as_expr, if_then_else, logical_and, logical_or, node, sub,
+    Const,
+    Expr,
+    IfThenElse,
+    as_expr,
+    if_then_else,
+    logical_and,
+    logical_or,
+    node,
+    sub,
 )  # fmt: skip
 from tensorc.ir.walk import children
 from tensorc.te.reducer import (
-    ALL, ANY, ARGMAX, ARGMIN, MAX, MIN, PROD, SUM, Reducer, from_functions, reduction,
+    ALL,
+    ANY,
+    ARGMAX,
+    ARGMIN,
+    MAX,
+    MIN,
+    PROD,
+    SUM,
+    Reducer,
+    from_functions,
+    reduction,
 )  # fmt: skip
 from tensorc.te.tensor import Axis, Tensor, check_extent, check_name
 

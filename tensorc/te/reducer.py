@@ -8,8 +8,21 @@ from dataclasses import dataclass
 from tensorc.dtypes import DType
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
-    Add, And, Const, Expr, Max, Min, Mul, Or, Var, as_expr, const, logical_and, logical_not,
-    logical_or, select,
+    Add,
+    And,
+    Const,
+    Expr,
+    Max,
+    Min,
+    Mul,
+    Or,
+    Var,
+    as_expr,
+    const,
+    eq,
+    logical_and,
+    logical_or,
+    select,
 )  # fmt: skip
 from tensorc.ir.intrinsic import call
 from tensorc.ir.walk import walk_expr
@@ -62,15 +75,12 @@ def _of_best(name: str, is_better: Callable[[Expr, Expr], Expr], worst) -> Reduc
     """Pairs (index, value): the better value wins, a NaN before all; of equals, the first."""
 
     def combine(x: Values, y: Values) -> Values:
-        is_first = x[0] < y[0]
-        ahead, behind = is_better(x[1], y[1]), is_better(y[1], x[1])
+        ahead, equal = is_better(x[1], y[1]), eq(x[1], y[1])
         if x[1].dtype.is_float:
-            ahead = logical_or(ahead, call("isnan", x[1]))
-            behind = logical_or(behind, call("isnan", y[1]))
-        stays = logical_or(
-            logical_and(ahead, logical_not(behind)),
-            logical_and(is_first, logical_or(ahead, logical_not(behind))),
-        )
+            is_nan = call("isnan", x[1])
+            ahead = logical_or(ahead, is_nan)
+            equal = logical_or(equal, logical_and(is_nan, call("isnan", y[1])))
+        stays = select(equal, x[0] < y[0], ahead)
         return select(stays, x[0], y[0]), select(stays, x[1], y[1])
 
     def identity(dtypes: tuple[DType, ...]) -> tuple[Const, ...]:
@@ -138,7 +148,7 @@ def _expression(what: str, function: str, value, dtype: DType) -> Expr:
     return expr
 
 
-def _check_closed(what: str, expr: Expr, own: set[Var]) -> None:
+def _check_closed(what: str, expr: Expr, own: set[Expr]) -> None:
     for inner in walk_expr(expr):
         if isinstance(inner, Var) and inner not in own:
             raise ExpressionError(

@@ -242,8 +242,8 @@ def test_which_reductions_lanes_can_do(value, is_legal):
     with pytest.raises(ScheduleError) as caught:
         vectorize(nest(text), "C.k")
     assert str(caught.value) == (
-        "vectorize(loop 'C.k'): it reduces, and block 'C' is no sum, product, minimum, maximum, "
-        "all or any"
+        "vectorize(loop 'C.k'): it reduces, and block 'C' combines its terms by no reducer that "
+        "is known"
     )
 
 

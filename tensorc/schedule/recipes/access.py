@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A block as recipes see it: `store` is its write, `loads` its distinct reads other than of what it accumulates.
+    """A block as recipes see it: `store` is its widest write, `loads` its distinct reads other than of what it updates.
 
     `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20.
     """
@@ -78,10 +78,12 @@ class Group:
 
 def pattern(block: Block) -> Pattern:
     """The access pattern of a block."""
-    store = next(stmt for stmt in walk(block.body) if type(stmt) is Store)
+    stores = [stmt for stmt in walk(block.body) if type(stmt) is Store]
+    stored = {store.buffer for store in stores}
+    store = max(stores, key=lambda store: store.buffer.dtype.bytes)
     values = [expr for stmt in walk(block.body) for expr in exprs(stmt)]
     loads = {e: None for value in values for e in walk_expr(value) if type(e) is Load}
-    own = [load for load in loads if load.buffer is store.buffer]
+    own = [load for load in loads if load.buffer in stored]
     written = _access(store.buffer, store.indices, block)
     reads = tuple([_access(load.buffer, load.indices, block) for load in loads if load not in own])
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind) for it in block.iters])
