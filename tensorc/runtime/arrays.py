@@ -8,7 +8,7 @@ a plain array that fits.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Signature:
     def bind(
         self,
         args: Sequence[object],
-        named: dict[str, object],
+        named: Mapping[str, object],
         derive: Callable[[dict[str, int]], dict[str, int]] = lambda values: {},
     ) -> tuple[list[np.ndarray | None], dict[str, int]]:
         """(arrays in the order of the parameters, values of the scalars and the derived extents).
@@ -111,7 +111,7 @@ class Signature:
         noun = "argument" if len(args) == 1 else "arguments"
         raise _Refusal(f"{len(args)} {noun} {verb} given, {needed} needed")
 
-    def _named_scalars(self, named: dict[str, Any], given: bool) -> dict[str, int]:
+    def _named_scalars(self, named: Mapping[str, Any], given: bool) -> dict[str, int]:
         """The values passed by name; `given` says whether the outputs are there to tell others."""
         for name, value in named.items():
             if name not in self._late:

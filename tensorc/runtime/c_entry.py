@@ -12,7 +12,7 @@ from tensorc.errors import ArgumentError
 from tensorc.runtime.wrapper_code import BLOCKS
 from tensorc.version import __version__
 
-__all__ = ["MATH", "NO_MEMORY", "NOT_ALIGNED", "Entry"]
+__all__ = ["MATH", "NOT_ALIGNED", "NO_MEMORY", "Entry"]
 
 NO_MEMORY, NOT_ALIGNED = -1, -2
 
@@ -183,7 +183,9 @@ class Entry:
         notes = [
             f"{name:{width}}  {_describe(param)}" for name, param in zip(names, artifact.params)
         ]
-        notes += [f"{name:{width}}  a size" for name in names[len(artifact.params) :]]
+        extents = {n for param in artifact.params for n in (*param.shape, *(param.strides or ()))}
+        for scalar, name in zip(artifact.scalars, names[len(artifact.params) :]):
+            notes.append(f"{name:{width}}  {'a size' if scalar in extents else 'a number'}")
         notes += ["", "Arrays are row-major; an output overlaps no other array.", ""]
         notes += ["Returns 0, or"]
         if any(param.alignment > 1 for param in artifact.params):

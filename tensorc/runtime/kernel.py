@@ -18,6 +18,7 @@ from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
 from tensorc.runtime.export import export
 from tensorc.runtime.kinds import Kind, kind_of, tensor_exchange, tensor_makers
+from tensorc.runtime.numba_call import numba_function
 
 __all__ = ["Kernel", "load"]
 
@@ -81,7 +82,13 @@ class Kernel:
 
     @property
     def address(self) -> int:
-        """The address of the compiled function, valid as long as the kernel is alive."""
+        """The address of the compiled function, valid as long as the kernel is alive.
+
+        Its prototype: `ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)`, of the
+        addresses of the buffers' addresses, of the scalars (int64: the sizes in the artifact's order,
+        then the greatest number of threads), of the workspace and of 16 int64 for an error, as
+        `Artifact` describes it.
+        """
         return self._library[self.artifact.symbol]
 
     @property
@@ -137,6 +144,7 @@ class Kernel:
 
     def _measured(self, values: dict[str, int]) -> list[int]:
         """What the artifact's `sizes` says for these scalars."""
+        assert self._sizes is not None  # or nothing depends on them
         names, derived = self.artifact.scalars, self.artifact.derived
         found = (ctypes.c_int64 * (4 + len(derived)))()
         self._sizes((ctypes.c_int64 * len(names))(*[values[name] for name in names]), found)
@@ -151,6 +159,16 @@ class Kernel:
         """Write a library (.so), object (.o) or archive (.a) and a C header, whose path is returned;
         `export.export` says more."""
         return export(self.artifact, path, name=name, threads=threads)
+
+    def numba(self) -> Callable:
+        """The kernel as a function that Numba's @njit functions may call, with the arrays that the
+        kernel takes; it raises ArgumentError, or fails to compile, where they do not fit.
+
+        It holds addresses of this process: Numba cannot cache its callers on disk. Raises
+        UnsupportedError if Numba cannot show the arguments.
+        """
+        table, invoke = self._table.address, self._wrapper.invoke_address
+        return numba_function(self.artifact, str(self.signature), self.threads, invoke, table, self)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.artifact.cpu or self.artifact.triple}>"
@@ -181,6 +199,9 @@ class _Foreign(Kernel):
 
     @property
     def address(self) -> int:
+        raise TargetError(self._refusal)
+
+    def numba(self) -> Callable:
         raise TargetError(self._refusal)
 
 
@@ -259,11 +280,11 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
     if threads is not None:
         count = min(count, _thread_count(kernel, threads))
     arrays, values = kernel.signature.bind(args, named, kernel._derived)
-    made = []
+    made: list[np.ndarray] = []
     for position, (param, array) in enumerate(zip(artifact.params, arrays)):
         if array is None:
-            arrays[position] = _make_output(param, values, kind)
-            made.append(arrays[position])
+            output = arrays[position] = _make_output(param, values, kind)
+            made.append(output)
     buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(address(a) for a in arrays if a is not None))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
     error = (ctypes.c_int64 * ERROR_WORDS)()
@@ -272,11 +293,10 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
         raise MemoryError(f"kernel {artifact.name}: no memory for its workspace")
     if code:
         _raise_failed(kernel, ctypes.addressof(error))
-    if kind is not None:
-        made = [kind.wrap(array) for array in made]
     if not made:
         return None
-    return made[0] if len(made) == 1 else tuple(made)
+    results = tuple(made) if kind is None else tuple([kind.wrap(array) for array in made])
+    return results[0] if len(results) == 1 else results
 
 
 def _admits_tensors(kernel: Kernel, args: tuple[object, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc.arith import Domain
 from tensorc.codegen.llvm import emit
 from tensorc.codegen.llvm.workspace import plan_workspace
 from tensorc.errors import UnsupportedError
@@ -158,7 +159,7 @@ function f(out b: float32[100])
         b[i] = b[i] + x[i] + cast(float32, z[i])
 """)
     check(function)
-    offsets, size, share = plan_workspace(function.body)
+    offsets, size, share = plan_workspace(function.body, Domain())
     assert list(offsets.values()) == [0, 448, 448] and (size, share) == (896, 0)
 
 

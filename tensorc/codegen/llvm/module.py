@@ -62,7 +62,7 @@ def compile(
     derived = _derived(function)
     sizes = (module.workspace, module.thread_workspace, as_index(flops), as_index(bytes))
     symbol = emit_sizes(module, _scalars(function), (*sizes, *derived.values()))
-    numbers = [0] * len(sizes) if symbol else [size.value for size in sizes]
+    numbers = [size.value if type(size) is Const and not symbol else 0 for size in sizes]
     text = module.text()
     with _LLVM:
         machine = _machine(target.triple, target.mcpu, target.features)

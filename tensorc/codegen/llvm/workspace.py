@@ -14,18 +14,18 @@ from tensorc.ir.expr import Buffer, Const, Expr, Var, cast, const, index, maximu
 from tensorc.ir.stmt import Alloc, For, Stmt
 from tensorc.ir.walk import substmts
 
-
 LIMIT = 1 << 50  # bytes that no machine has: so many are asked for where the count would not fit int64
 
 
-def plan_workspace(body: Stmt, domain: Domain = Domain()) -> tuple[dict[Buffer, Expr], Expr, Expr]:
+def plan_workspace(body: Stmt, domain: Domain) -> tuple[dict[Buffer, Expr], Expr, Expr]:
     """(offset of each "global" internal buffer, bytes of the workspace, of a participant's share).
 
     Buffers inside a parallel loop lie in the share; those whose lives do not overlap may lie in the
     same place. `domain` tells of the scalars.
     """
     offsets: dict[Buffer, Expr] = {}
-    most, guess = [index(0), index(0)], [const(0, float64), const(0, float64)]
+    most: list[Expr] = [index(0), index(0)]
+    guess: list[Expr] = [const(0, float64), const(0, float64)]
 
     def visit(stmt: Stmt, top: Expr, shared: int) -> None:
         if type(stmt) is Alloc and stmt.buffer.scope != "local":
