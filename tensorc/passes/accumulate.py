@@ -49,14 +49,16 @@ from tensorc.ir.walk import (
 )  # fmt: skip
 from tensorc.passes.common import (
     NOTHING,
+    as_update,
     conjunction,
     conjuncts,
     entry_domain,
     is_nothing,
+    loads_from,
     make_for,
     make_if,
 )
-from tensorc.passes.vectorize import REDUCTIONS, as_update, identity, is_inside, loads_from
+from tensorc.passes.vectorize import REDUCTIONS, identity, is_inside
 
 MOST_BYTES = 4096  # of accumulators around one loop: 64 vectors of 64 bytes
 

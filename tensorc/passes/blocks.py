@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from tensorc.arith import Domain, affine, bounds, simplify
 from tensorc.ir.empty import start_empty_reductions
-from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and
+from tensorc.ir.expr import Expr, Load, Var, eq, index, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Let, Seq, Stmt, Store, annotation, seq
 from tensorc.ir.walk import map_exprs, map_substmts, substitute
-from tensorc.passes.common import NOTHING, entry_domain, make_for, make_if
+from tensorc.passes.common import NOTHING, as_update, entry_domain, make_for, make_if
 
 Values = Mapping[Var, Expr]
 
@@ -42,10 +42,8 @@ class _Specializer:
 
     def visit(self, stmt: Stmt, values: Values, domain: Domain) -> Stmt:
         match stmt:
-            case Store(buffer, indices, value, mask):
-                new = [_change(e, values, domain) for e in (*indices, value)]
-                mask = None if mask is None else _change(mask, values, domain)
-                return Store(buffer, tuple(new[:-1]), new[-1], mask)
+            case Store():
+                return self._store(stmt, values, domain)
             case Seq(stmts):
                 return seq(*[self.visit(s, values, domain) for s in stmts])
             case For():
@@ -65,6 +63,18 @@ class _Specializer:
             case _:
                 stmt = map_exprs(stmt, lambda e: _change(e, values, domain))
                 return map_substmts(stmt, lambda s: self.visit(s, values, domain))
+
+    def _store(self, store: Store, values: Values, domain: Domain) -> Store:
+        """An update stays one, since later passes know it by its form: of integers, `C * (A + 1)`
+        would become `C*A + C`."""
+        indices = tuple([_change(e, values, domain) for e in store.indices])
+        mask = None if store.mask is None else _change(store.mask, values, domain)
+        update = as_update(store)
+        if update is None:
+            return Store(store.buffer, indices, _change(store.value, values, domain), mask)
+        operation, term = update
+        old = Load(store.buffer, indices, mask)
+        return Store(store.buffer, indices, operation(old, _change(term, values, domain)), mask)
 
     def _loop(self, loop: For, values: Values, domain: Domain) -> Stmt:
         start = _change(loop.start, values, domain)

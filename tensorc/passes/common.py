@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorc.arith import Affine, Domain, affine
-from tensorc.ir.expr import GE, GT, LE, LT, And, Const, Expr, Load, Var, is_const, logical_and
+from tensorc.ir.expr import (
+    GE, GT, LE, LT, And, Binary, Buffer, Const, Expr, Load, Var, is_const, logical_and,
+)  # fmt: skip
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt
+from tensorc.ir.reducer import OPERATIONS
+from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt, Store
 from tensorc.ir.walk import walk_expr
 
 NOTHING = Seq(())
@@ -45,6 +48,28 @@ def conjuncts(condition: Expr) -> list[Expr]:
 def conjunction(conditions: Iterable[Expr]) -> Expr:
     """All of the conditions as one."""
     return logical_and(*conditions)
+
+
+def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
+    """The reducer and the new term of a store that combines a term with the element that it
+    overwrites."""
+    value = stmt.value
+    if not isinstance(value, Binary) or type(value) not in OPERATIONS:
+        return None
+    for old, term in ((value.a, value.b), (value.b, value.a)):
+        if (
+            type(old) is Load
+            and old.buffer is stmt.buffer
+            and old.indices == stmt.indices
+            and old.mask == stmt.mask
+        ):
+            return None if loads_from(term, stmt.buffer) else (type(value), term)
+    return None
+
+
+def loads_from(expr: Expr, buffer: Buffer) -> bool:
+    """Whether an expression reads a buffer."""
+    return any(type(e) is Load and e.buffer is buffer for e in walk_expr(expr))
 
 
 def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:

@@ -54,9 +54,11 @@ from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
 from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses, walk_expr
 from tensorc.passes.common import (
+    as_update,
     conjunction,
     conjuncts,
     entry_domain,
+    loads_from,
     make_for,
     make_if,
     requirement,
@@ -139,7 +141,9 @@ class _Vectorizer:
             self._find_own(inner, conditions)
         if type(stmt) is not Store or any(uses(e, self.values) for e in stmt.indices):
             return
-        if as_update(stmt) is None and EQ(self.loop.var, self.loop.start) not in conditions:
+        if loads_from(stmt.value, stmt.buffer):
+            return
+        if EQ(self.loop.var, self.loop.start) not in conditions:
             self.own.add(stmt.buffer)
 
     def stmt(self, stmt: Stmt) -> Stmt:
@@ -312,28 +316,6 @@ class _Vectorizer:
             return wide
         zero = broadcast(const(0, wide.dtype.scalar), self.lanes)
         return if_then_else(self._any(condition), wide, zero)
-
-
-def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
-    """The reducer and the new term of a store that combines a term with the element that it
-    overwrites."""
-    value = stmt.value
-    if not isinstance(value, Binary) or type(value) not in REDUCTIONS:
-        return None
-    for old, term in ((value.a, value.b), (value.b, value.a)):
-        if (
-            type(old) is Load
-            and old.buffer is stmt.buffer
-            and old.indices == stmt.indices
-            and old.mask == stmt.mask
-        ):
-            return None if loads_from(term, stmt.buffer) else (type(value), term)
-    return None
-
-
-def loads_from(expr: Expr, buffer: Buffer) -> bool:
-    """Whether an expression reads a buffer."""
-    return any(type(e) is Load and e.buffer is buffer for e in walk_expr(expr))
 
 
 def is_inside(buffer: Buffer, indices: tuple[Expr, ...], domain: Domain) -> bool:

@@ -54,6 +54,21 @@ def test_the_first_of_several_reduce_loops_is_all_of_them_at_zero():
     assert "if ko == 0 and ki == 0" in show(g)
 
 
+def test_updates_keep_their_form():
+    f = program("""
+        function main(A: int64[8], out C: int64[1])
+          for k in 0 .. 8 vectorized
+            block C
+              reduce r: 8 = k
+              init
+                C[0] = 1
+              C[0] = C[0] * (A[r] + 1 + 1)
+    """)
+    g = lower_blocks(f)
+    assert_same(f, g)
+    assert "C[0] = C[0] * (A[k] + 2)" in show(g)
+
+
 def test_loops_of_one_iteration_and_dead_branches_go():
     f = program("""
         function main(A: float32[4], out C: float32[4])

@@ -160,6 +160,7 @@ def test_a_let_is_widened():
 @pytest.mark.parametrize("body", [
     "C[0] = A[i]",
     "C[0] = C[0] * float32(2.0) + A[i]",
+    "C[0] = C[0] * float32(2.0) + C[0]",
     "check A[i] < float32(10.0), i, \"too large\"",
     "for k in 0 .. i\n              C[i] = C[i] + A[k]",
 ])  # fmt: skip
