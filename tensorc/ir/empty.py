@@ -74,6 +74,7 @@ def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable
         else:
             values[loop.var] = start
             dropped.append(loop.var)
+    assert block.init is not None  # or it starts from what is there
     new = {it.var: Var(it.var.name) for it in spatial}
     iters = [BlockIter(new[it.var], it.extent, "spatial", substitute(it.binding, values)) for it in spatial]
     where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped)]

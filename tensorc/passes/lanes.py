@@ -13,7 +13,6 @@ such form stays as it is, and runs serially. Operations such as + are left to `v
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,6 +107,7 @@ class _Nest:
     def _end(self, lanes: Sequence[Buffer]) -> Stmt:
         """Halves of the lanes combine until one is left, which updates the elements."""
         update, place = self.update, self._place()
+        assert type(self.lane.extent) is Const  # `_nest` takes no other
         width: int = self.lane.extent.value
         parts: list[Stmt] = []
         while width > 1:
@@ -162,12 +162,12 @@ def _nest(loop: For) -> _Nest | None:
     update = update_of(stmt)
     if update is None or update.operation is not None or not update.identities:
         return None
-    return _placed(stmt, update, loops, kinds, lane)
+    return _placed(stmt, update, loops, kinds, lane, lane.extent.value)
 
 
-def _placed(block: Block, update: Update, loops, kinds, lane: For) -> _Nest | None:
+def _placed(block: Block, update: Update, loops, kinds, lane: For, lanes: int) -> _Nest | None:
     """The nest with its lanes around as many loops as there is room for."""
-    each = sum(e.dtype.bytes for e in update.elements) * lane.extent.value
+    each = sum(e.dtype.bytes for e in update.elements) * lanes
     for at, kind in enumerate(kinds):
         if at > loops.index(lane):
             return None
@@ -188,7 +188,8 @@ def _fits(inner: Sequence[For], tile: Sequence[For], size: int) -> bool:
             return False
         if uses(loop.start, own):
             return False
-    return size * math.prod([loop.extent.value for loop in tile]) <= MOST_BYTES
+        size *= loop.extent.value
+    return size <= MOST_BYTES
 
 
 def _steady(block: Block, inner: Sequence[For], tile: Sequence[For]) -> tuple[Expr, ...] | None:

@@ -35,7 +35,14 @@ from tensorc.ir.stmt import (
     While,
 )  # fmt: skip
 from tensorc.ir.walk import (
-    all_exprs, exprs, substitute, substmts, uses, variables, walk, walk_expr,
+    all_exprs,
+    exprs,
+    substitute,
+    substmts,
+    uses,
+    variables,
+    walk,
+    walk_expr,
 )  # fmt: skip
 from tensorc.schedule.locate import (
     Place,

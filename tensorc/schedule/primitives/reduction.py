@@ -138,7 +138,7 @@ def _with_empty_start(function: Function, block: str, inner: Sequence[For]) -> F
             taken = loop_names(function)
 
             def renamed(loop: str) -> str:
-                taken.add(new := fresh(_renamed(loop, block, name), taken))
+                taken.add(new := fresh(_renamed(loop, block, name), taken))  # noqa: B023 - it is called at once
                 return new
 
             nest = empty_start(place.loops[at:], node, name, renamed)
