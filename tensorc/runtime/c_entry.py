@@ -180,9 +180,7 @@ class Entry:
     def _notes(self) -> list[str]:
         artifact, names = self.artifact, self._names()
         width = max(map(len, names), default=0)
-        notes = [
-            f"{name:{width}}  {_describe(param)}" for name, param in zip(names, artifact.params)
-        ]
+        notes = [f"{name:{width}}  {_describe(param)}" for name, param in zip(names, artifact.params)]
         extents = {n for param in artifact.params for n in (*param.shape, *(param.strides or ()))}
         for scalar, name in zip(artifact.scalars, names[len(artifact.params) :]):
             notes.append(f"{name:{width}}  {'a size' if scalar in extents else 'a number'}")

@@ -191,9 +191,10 @@ def _decode(key: str, data: bytes) -> Artifact | None:
         if meta.pop("key") != key or meta.keys() != _META:
             return None
         params = tuple(_param(item) for item in meta.pop("params"))
-        scalars = tuple(meta.pop("scalars"))
+        scalars, derived = tuple(meta.pop("scalars")), tuple(meta.pop("derived"))
         code, bitcode = payload[start:end], payload[end:]
-        return Artifact(params=params, scalars=scalars, code=code, bitcode=bitcode, **meta)
+        rest = {"scalars": scalars, "derived": derived, "code": code, "bitcode": bitcode}
+        return Artifact(params=params, **rest, **meta)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

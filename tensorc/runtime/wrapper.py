@@ -146,9 +146,10 @@ class _Wrapper:
             f"wrapper {table_offset}", lambda: _module_text(table_offset), ("call", "invoke")
         )
         self.call = library["call"]
+        self.invoke_address = library["invoke"]
         pointer = ctypes.c_void_p
         self.invoke = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, pointer, pointer)(
-            library["invoke"]
+            self.invoke_address
         )
 
 

@@ -155,6 +155,24 @@ def test_workspace_and_failed_checks(tmp_path):
     assert run_c(tmp_path, WORKSPACE, tmp_path / "space.o", tmp_path / "fails.o") == "20 1"
 
 
+@needs_cc
+def test_sizes_are_arguments(tmp_path):
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), "float32", name="A")
+    S = te.compute((n, m), lambda i, j: A[i, j] * 2.0, name="S")
+    k = te.reduce_axis(m, name="k")
+    B = te.compute((n,), lambda i: te.sum(S[i, k], axis=k), name="B")
+    kernel = tc.build(tc.schedule([A, B], name="rows"), cache=False)
+    header = kernel.export(tmp_path / "librows.so").read_text()
+    assert "int rows(const float *A, float *B, int64_t n, int64_t m);" in header
+    function = ctypes.CDLL(str(tmp_path / "librows.so")).rows
+    for shape in ((3, 7), (1, 1), (40, 33), (0, 5)):
+        a, b = np.ones(shape, "f4"), np.zeros(shape[0], "f4")
+        pointers = [ctypes.c_void_p(x.ctypes.data) for x in (a, b)]
+        assert function(*pointers, *map(ctypes.c_int64, shape)) == 0
+        assert (b == 2 * shape[1]).all()
+
+
 @pytest.mark.skipif(shutil.which("nm") is None, reason="no nm here")
 def test_only_the_function_is_visible(tmp_path):
     export(kernels.count(), tmp_path / "count.o", threads=2)

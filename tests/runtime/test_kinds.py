@@ -52,9 +52,7 @@ def test_into_a_tensor(torch):
 
 def test_several_tensors_out(torch):
     p = kernels.param
-    made = kernels.artifact(
-        kernels.add_code(), p("A", 16), p("B", 16, out=True), p("C", 16, out=True)
-    )
+    made = kernels.artifact(kernels.add_code(), p("A", 16), p("B", 16, out=True), p("C", 16, out=True))
     kernel = load(made)
     for _ in range(2):
         both = kernel(torch.zeros(16))
