@@ -49,9 +49,11 @@ from tensorc.ir.walk import (
 )  # fmt: skip
 from tensorc.passes.common import (
     NOTHING,
+    Lets,
     as_update,
     conjunction,
     conjuncts,
+    depends_on,
     entry_domain,
     is_nothing,
     loads_from,
@@ -71,11 +73,13 @@ def promote_accumulators(function: Function) -> Function:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A store inside a loop: the loops and conditions between them."""
+    """A store inside a loop: the loops and conditions between them. An update computes the new value
+    from the old one."""
 
     store: Store
     loops: tuple[For, ...]
     conditions: tuple[Expr, ...]
+    is_update: bool
 
 
 @dataclass(slots=True)
@@ -201,10 +205,10 @@ class _Promoter:
         if loop.kind not in ("serial", "unrolled"):
             return []
         sites: dict[Buffer, list[_Site]] = {}
-        _collect(loop.body, (), (), sites)
+        _collect(loop.body, (), (), {}, sites)
         groups, room = [], MOST_BYTES
         for buffer, found in sites.items():
-            if buffer in self.locals or not any(as_update(site.store) for site in found):
+            if buffer in self.locals or not any(site.is_update for site in found):
                 continue
             group = self._group(loop, buffer, found, domain)
             if group is None or _bytes(group.local) > room:
@@ -218,8 +222,7 @@ class _Promoter:
     def _group(
         self, loop: For, buffer: Buffer, sites: list[_Site], domain: Domain
     ) -> _Group | None:
-        updates = [(site, as_update(site.store)) for site in sites]
-        site, (op, term) = next((site, update) for site, update in updates if update is not None)
+        site = next(site for site in sites if site.is_update)
         store = site.store
         used = {
             var
@@ -236,10 +239,11 @@ class _Promoter:
             guards = ()
         lanes = max([e.dtype.lanes for e in store.indices], default=1)
         reducer = None
-        if lanes == 1 and type(term) is Call and term.name == REDUCTIONS[op]:
-            if len(sites) > 1:
-                return None
-            reducer, lanes = op, term.args[0].dtype.lanes
+        match as_update(store):
+            case op, Call(name, (term,)) if lanes == 1 and name == REDUCTIONS[op]:
+                if len(sites) > 1:
+                    return None
+                reducer, lanes = op, term.dtype.lanes
         if not _is_injective(store.indices, inner):
             return None
         local, place = self._local(buffer, inner, lanes)
@@ -247,7 +251,7 @@ class _Promoter:
             loop, buffer, store.indices, store.mask, tuple(inner), guards, local, place, reducer
         )
         _take_start_inside(group, sites, site, domain.bind(loop.var, loop.start, loop.extent))
-        plain = [site for site in sites if not as_update(site.store)]
+        plain = [site for site in sites if not site.is_update]
         return group if len(plain) == len(group.dropped) else None  # memory may hold nothing yet
 
     def _local(
@@ -270,21 +274,25 @@ def _collect(
     stmt: Stmt,
     loops: tuple[For, ...],
     conditions: tuple[Expr, ...],
+    lets: Lets,
     sites: dict[Buffer, list[_Site]],
 ):
-    """The stores in a statement, by buffer."""
+    """The stores in a statement, by buffer; `lets` are the variables around it."""
     match stmt:
-        case Store(buffer):
-            sites.setdefault(buffer, []).append(_Site(stmt, loops, conditions))
+        case Store(buffer, _, value):
+            is_update = as_update(stmt) is not None or depends_on(value, buffer, lets)
+            sites.setdefault(buffer, []).append(_Site(stmt, loops, conditions, is_update))
         case For():
-            _collect(stmt.body, (*loops, stmt), conditions, sites)
+            _collect(stmt.body, (*loops, stmt), conditions, lets, sites)
         case If(condition, then, orelse):
-            _collect(then, loops, (*conditions, *conjuncts(condition)), sites)
+            _collect(then, loops, (*conditions, *conjuncts(condition)), lets, sites)
             if orelse is not None:
-                _collect(orelse, loops, (*conditions, logical_not(condition)), sites)
+                _collect(orelse, loops, (*conditions, logical_not(condition)), lets, sites)
+        case Let(var, value, body):
+            _collect(body, loops, conditions, {**lets, var: value}, sites)
         case _:
             for inner in substmts(stmt):
-                _collect(inner, loops, conditions, sites)
+                _collect(inner, loops, conditions, lets, sites)
 
 
 def _is_steady(loop: For, site: _Site, inner: list[For], used: set[Var]) -> bool:

@@ -3,7 +3,7 @@ the entry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tensorc.arith import Affine, Domain, affine
 from tensorc.ir.expr import (
@@ -15,6 +15,7 @@ from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt, Store
 from tensorc.ir.walk import walk_expr
 
 NOTHING = Seq(())
+Lets = Mapping[Var, Expr]  # the values of the variables of `let` around a place
 
 
 def is_nothing(stmt: Stmt) -> bool:
@@ -70,6 +71,13 @@ def as_update(stmt: Store) -> tuple[type[Binary], Expr] | None:
 def loads_from(expr: Expr, buffer: Buffer) -> bool:
     """Whether an expression reads a buffer."""
     return any(type(e) is Load and e.buffer is buffer for e in walk_expr(expr))
+
+
+def depends_on(expr: Expr, buffer: Buffer, lets: Lets) -> bool:
+    """Whether an expression, or the value of a variable in it, reads a buffer."""
+    return loads_from(expr, buffer) or any(
+        type(e) is Var and e in lets and depends_on(lets[e], buffer, lets) for e in walk_expr(expr)
+    )
 
 
 def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:

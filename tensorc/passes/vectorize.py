@@ -57,8 +57,8 @@ from tensorc.passes.common import (
     as_update,
     conjunction,
     conjuncts,
+    depends_on,
     entry_domain,
-    loads_from,
     make_for,
     make_if,
     requirement,
@@ -127,6 +127,7 @@ class _Vectorizer:
         self.mask: Expr | None = None
         self.unsure = False
         self.own: set[Buffer] = set()
+        self.lets: dict[Var, Expr] = {}
 
     def run(self) -> Stmt:
         self._find_own(self.loop.body, ())
@@ -137,11 +138,13 @@ class _Vectorizer:
         over lanes."""
         if type(stmt) is If:
             conditions = (*conditions, *conjuncts(stmt.condition))
+        if type(stmt) is Let:
+            self.lets[stmt.var] = stmt.value
         for inner in substmts(stmt):
             self._find_own(inner, conditions)
         if type(stmt) is not Store or any(uses(e, self.values) for e in stmt.indices):
             return
-        if loads_from(stmt.value, stmt.buffer):
+        if depends_on(stmt.value, stmt.buffer, self.lets):
             return
         if EQ(self.loop.var, self.loop.start) not in conditions:
             self.own.add(stmt.buffer)
@@ -239,7 +242,9 @@ class _Vectorizer:
             return Store(
                 buffer, indices, op(Load(buffer, indices), self._combined(op, self.expr(term)))
             )
-        if wide is not value or (loads_from(value, buffer) and buffer not in self.own):
+        if wide is not value or (
+            depends_on(value, buffer, self.lets) and buffer not in self.own
+        ):
             raise _NoVectorForm
         return stmt
 
