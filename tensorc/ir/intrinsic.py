@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from tensorc.dtypes import DType, bool_
+from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Call, Expr, as_expr, match_dtypes
 
@@ -22,7 +24,8 @@ class Intrinsic:
 
     `kinds` are the dtype kinds that it takes ("float", "int", "bool"). `result` gives the dtype of the call from that
     of its first argument, by default the same. `meaning` computes it on NumPy arrays; `reduces` marks the horizontal
-    reductions, which take a vector to a scalar.
+    reductions, which take a vector to a scalar; `native` marks what depends on the float type itself. All else on floats
+    is computed in float64 and rounded once.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Intrinsic:
     meaning: Callable
     result: Callable[[DType], DType] = lambda dtype: dtype
     reduces: bool = False
+    native: bool = False
 
 
 TABLE: dict[str, Intrinsic] = {}
@@ -68,41 +72,116 @@ def _as_scalar(dtype: DType) -> DType:
     return dtype.scalar
 
 
+def _as_bits(dtype: DType) -> DType:
+    return as_dtype(f"uint{dtype.bits}").with_lanes(dtype.lanes)
+
+
+def _as_float(dtype: DType) -> DType:
+    if dtype.bits == 8:
+        raise ExpressionError(f"bits_float takes 16, 32 or 64 bits, not {dtype}")
+    return as_dtype(f"float{dtype.bits}").with_lanes(dtype.lanes)
+
+
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+    power = np.exp(-np.abs(x))
+    return np.where(x < 0, power, 1) / (1 + power)
+
+
+def _exact_fma(a, b, c) -> float:
+    plain = a * b + c
+    if not math.isfinite(plain):
+        return plain
+    return float(Fraction(a) * Fraction(b) + Fraction(c)) or plain
+
+
+def _unsigned(x):
+    x = np.asarray(x)
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def _clz(x):
+    bits = _unsigned(x)
+    lengths = np.vectorize(int.bit_length, otypes=[np.int64])(bits.astype(object))
+    return 8 * bits.dtype.itemsize - lengths
+
+
+def _truncdiv(a: int, b: int) -> int:
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _truncmod(a: int, b: int) -> int:
+    return 0 if b == 0 else a - _truncdiv(a, b) * b
+
+
+def _on_integers(function: Callable[[int, int], int]) -> Callable:
+    return np.vectorize(lambda a, b: function(int(a), int(b)), otypes=[object])
 
 
 _OF_FLOATS: dict[str, Callable] = {
     "exp": np.exp,
     "exp2": np.exp2,
+    "exp10": lambda x: np.power(10.0, x),
     "expm1": np.expm1,
     "log": np.log,
     "log2": np.log2,
     "log10": np.log10,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "cbrt": np.cbrt,
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
     "tanh": np.tanh,
-    "erf": lambda x: _erf(x).astype(np.asarray(x).dtype),
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": _erf,
+    "erfc": _erfc,
     "sigmoid": _sigmoid,
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": np.rint,
+    "nearbyint": np.rint,
 }
 for _name, _meaning in _OF_FLOATS.items():
     register(Intrinsic(_name, 1, ("float",), _meaning))
 
+_OF_TWO_FLOATS: dict[str, Callable] = {
+    "pow": np.power,
+    "fmod": np.fmod,
+    "copysign": np.copysign,
+    "atan2": np.arctan2,
+    "hypot": np.hypot,
+    "logaddexp": np.logaddexp,
+    "ldexp": lambda x, n: np.ldexp(x, np.rint(np.clip(n, -5000, 5000)).astype(np.int64)),
+}
+for _name, _meaning in _OF_TWO_FLOATS.items():
+    register(Intrinsic(_name, 2, ("float",), _meaning))
+
+register(Intrinsic("fma", 3, ("float",), np.vectorize(_exact_fma, otypes=[np.float64])))
+register(Intrinsic("nextafter", 2, ("float",), np.nextafter, native=True))
 register(Intrinsic("abs", 1, ("float", "int"), np.abs))
 for _name, _meaning in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.isinf}.items():
     register(Intrinsic(_name, 1, ("float",), _meaning, _as_bool))
-for _name, _meaning in {"pow": np.power, "fmod": np.fmod, "copysign": np.copysign}.items():
-    register(Intrinsic(_name, 2, ("float",), _meaning))
+
+# The bits of a float as an unsigned integer of its width, and back.
+register(Intrinsic("float_bits", 1, ("float",), _unsigned, _as_bits, native=True))
+register(Intrinsic("bits_float", 1, ("int",), lambda x: x.view(f"f{x.dtype.itemsize}"), _as_float))
+register(Intrinsic("popcount", 1, ("int",), lambda x: np.bitwise_count(_unsigned(x))))
+register(Intrinsic("clz", 1, ("int",), _clz))
+register(Intrinsic("truncdiv", 2, ("int",), _on_integers(_truncdiv)))
+register(Intrinsic("truncmod", 2, ("int",), _on_integers(_truncmod)))
 
 _REDUCTIONS: tuple[tuple[str, tuple[str, ...], Callable], ...] = (
     ("reduce_add", ("float", "int"), np.sum),

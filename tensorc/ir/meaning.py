@@ -188,7 +188,7 @@ def intrinsic(name: str, dtype: DType, result: DType) -> Lane:
     entry = TABLE.get(name)
     if entry is None:
         raise InternalError(f"interpret: intrinsic {name!r} is unknown")
-    wide = np.dtype(np.float64) if dtype.is_float else dtype.numpy
+    wide = np.dtype(np.float64) if dtype.is_float and not entry.native else dtype.numpy
     operand = (lambda lanes: np.array(lanes, wide)) if entry.reduces else wide.type
     if result.is_float:
         return lambda *args: _narrowed(entry.meaning(*map(operand, args)), result)

@@ -1,0 +1,169 @@
+"""Logarithms: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), log x = k ln 2 + log(1 + f).
+
+float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.2.
+float64: with s = f / (2 + f), log(1 + f) = 2 s + s^3 p(s^2), relative error 2^-59.4; in the form
+f - (f^2/2 - s (f^2/2 + s^2 p)) no rounding of s matters. Both p are minimax polynomials found by
+Remez' exchange in 50 digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorc.codegen.llvm.math.exp import LN2, LOG10_2, exp
+from tensorc.codegen.llvm.math.lanes import (
+    Lanes,
+    float_of,
+    polynomial,
+    power_of_two,
+    two_sum,
+    where,
+)
+from tensorc.codegen.llvm.math.table import implements
+
+_TERMS = {
+    32: (
+        0.3333333134651184,
+        -0.2500082552433014,
+        0.20001265406608582,
+        -0.16623196005821228,
+        0.14200647175312042,
+        -0.13160882890224457,
+        0.12770923972129822,
+        -0.07644813507795334,
+    ),
+    64: (
+        0.6666666666666735,
+        0.3999999999940935,
+        0.2857142874368561,
+        0.22222198429147536,
+        0.18183572343142151,
+        0.1531383251907255,
+        0.14798254883397047,
+    ),
+}
+# 1 / log(base) in two parts.
+_LOG2_E = {32: (1.4426950216293335, 1.925963033500011e-08), 64: (1.4426950408889634, 2.0355273740931033e-17)}
+_LOG10_E = {32: (0.4342944920063019, -1.0103049952192578e-08), 64: (0.4342944819032518, 1.098319650216765e-17)}
+
+
+def log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
+    """(f, k) with x = 2^k (1 + f), k an integer, for positive finite x, subnormals included."""
+    shift = 23 if x.kind.bits == 32 else 54
+    tiny = x < (2.0**-126 if x.kind.bits == 32 else 2.0**-1022)
+    f, k = normal_log_parts(where(tiny, x * 2.0**shift, x))
+    return f, k - where(tiny, k.literal(shift), 0)
+
+
+def normal_log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
+    """As `log_parts`, for normal numbers."""
+    mantissa = 23 if x.kind.bits == 32 else 52
+    bits = x.bits()
+    k = (bits - x.literal(math.sqrt(0.5)).bits()) >> mantissa
+    return (bits - (k << mantissa)).as_float() - 1.0, k
+
+
+def log1p_rest(f: Lanes) -> Lanes:
+    """log(1 + f) - f for sqrt(1/2) <= 1 + f < sqrt(2)."""
+    square = f * f
+    if f.kind.bits == 32:
+        return square.fma(-0.5, square * f * polynomial(f, _TERMS[32]))
+    half, s = square * 0.5, f / (f + 2.0)
+    z = s * s
+    return s * z.fma(polynomial(z, _TERMS[64]), half) - half
+
+
+def natural(f: Lanes, k: Lanes) -> Lanes:
+    """log(2^k (1 + f))."""
+    high, low = LN2[f.kind.bits]
+    n = float_of(k)
+    return n.fma(high, n.fma(low, log1p_rest(f)) + f)
+
+
+def _with_special_cases(x: Lanes, result: Lanes) -> Lanes:
+    """`result` for positive finite x; NaN below 0, -inf for 0, else x."""
+    result = where(x < math.inf, result, x)
+    return where(x <= 0.0, where(x.equals(0.0), x.literal(-math.inf), math.nan), result)
+
+
+@implements("log")
+def log(x: Lanes) -> Lanes:
+    """The natural logarithm."""
+    return _with_special_cases(x, natural(*log_parts(x)))
+
+
+@implements("log2")
+def _log2(x: Lanes) -> Lanes:
+    f, k = log_parts(x)
+    high, low = _LOG2_E[x.kind.bits]
+    fraction = f.fma(high, f.fma(low, log1p_rest(f) * high))
+    return _with_special_cases(x, float_of(k) + fraction)
+
+
+@implements("log10")
+def _log10(x: Lanes) -> Lanes:
+    f, k = log_parts(x)
+    high, low = _LOG10_E[x.kind.bits]
+    high2, low2 = LOG10_2[x.kind.bits]
+    n = float_of(k)
+    fraction = f.fma(high, n.fma(low2, f.fma(low, log1p_rest(f) * high)))
+    return _with_special_cases(x, n.fma(high2, fraction))
+
+
+def log_of_sum(high: Lanes, low: Lanes, extra: Lanes | int = 0) -> Lanes:
+    """log((high + low) 2^extra) for |low| small beside high, which is 0 or normal."""
+    f, k = normal_log_parts(high)
+    far = k > 100  # there `low` is nothing, and 2^-k might be too small
+    f = low.fma(power_of_two(-where(far, k.literal(100), k)), f)
+    return natural(f, k + extra)
+
+
+def log1p_of(x: Lanes) -> Lanes:
+    """log(1 + x) for x > -1; infinite x gives NaN."""
+    return log_of_sum(*two_sum(x.literal(1.0), x))
+
+
+@implements("log1p")
+def _log1p(x: Lanes) -> Lanes:
+    result = where(x < math.inf, log1p_of(x).copysign(x), x)
+    return where(x <= -1.0, where(x.equals(-1.0), x.literal(-math.inf), math.nan), result)
+
+
+@implements("asinh")
+def _asinh(x: Lanes) -> Lanes:
+    size = x.abs()
+    large = size > (2.0**12 if x.kind.bits == 32 else 2.0**28)  # here it is log(2 |x|)
+    square = size * size
+    rest = size + square / ((square + 1.0).sqrt() + 1.0)
+    result = _log1p_or_log_of_double(size, rest, large)
+    return where(size < math.inf, result.copysign(x), x)
+
+
+def _log1p_or_log_of_double(x: Lanes, rest: Lanes, large: Lanes) -> Lanes:
+    """log(2 x) where x is large, else log(1 + rest)."""
+    high, low = two_sum(x.literal(1.0), rest)
+    one = x.bits().literal(1)
+    return log_of_sum(where(large, x, high), where(large, 0.0, low), where(large, one, 0))
+
+
+@implements("acosh")
+def _acosh(x: Lanes) -> Lanes:
+    large = x > (2.0**12 if x.kind.bits == 32 else 2.0**28)
+    above = x - 1.0
+    result = _log1p_or_log_of_double(x, above + (above * above + above * 2.0).sqrt(), large)
+    return where(x < 1.0, math.nan, where(x < math.inf, result, x))
+
+
+@implements("atanh")
+def _atanh(x: Lanes) -> Lanes:
+    size = x.abs()
+    result = log1p_of((size + size) / (1.0 - size)) * 0.5
+    result = where(size < 1.0, result, where(size.equals(1.0), x.literal(math.inf), math.nan))
+    return where(x.is_nan(), x, result.copysign(x))
+
+
+@implements("logaddexp")
+def _logaddexp(a: Lanes, b: Lanes) -> Lanes:
+    greater = a.most(b)
+    rest = log1p_of(exp(-(a - b).abs()))
+    return where(a.equals(b), a + math.log(2), greater + rest)

@@ -1,0 +1,161 @@
+"""Powers, roots and remainders.
+
+pow in float32 is 2^(y log2 x) in float64. In float64 the logarithm is a pair of floats of some 66
+right bits (its series beyond the second term is a minimax polynomial of relative error 2^-66, by
+Remez' exchange in 50 digits), since the power magnifies its error by up to 1024.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorc.codegen.llvm.math.basic import trunc
+from tensorc.codegen.llvm.math.exp import LN2, exp2, exp_of_small, reduce_exp, scaled
+from tensorc.codegen.llvm.math.lanes import (
+    Lanes,
+    fast_two_sum,
+    float_of,
+    nearest,
+    polynomial,
+    power_of_two,
+    two_product,
+    two_sum,
+    where,
+)
+from tensorc.codegen.llvm.math.log import log1p_rest, log_parts, normal_log_parts
+from tensorc.codegen.llvm.math.table import implements
+
+_LOG_TERMS = (
+    0.4000000000000228,
+    0.2857142857008832,
+    0.22222222522035093,
+    0.18181784174132376,
+    0.15386766565954657,
+    0.13256595305033267,
+    0.13198457039817324,
+)
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+
+
+@implements("pow")
+def _pow(x: Lanes, y: Lanes) -> Lanes:
+    size = x.abs()
+    power = (_power_float32 if x.kind.bits == 32 else _power_float64)(size, y)
+    half = y * 0.5
+    odd = trunc(half).differs(half) & trunc(y).equals(y)
+    result = where(odd, power.copysign(x), power)
+    undefined = (x < 0.0) & (size < math.inf) & trunc(y).differs(y) & ~y.is_nan()
+    result = where(undefined, math.nan, result)
+    return where(x.equals(1.0) | y.equals(0.0), 1.0, result)
+
+
+def _power_float32(size: Lanes, y: Lanes) -> Lanes:
+    wide = size.to("float64")
+    f, k = normal_log_parts(wide)  # subnormal numbers of float32 are normal here
+    logarithm = float_of(k) + (f + log1p_rest(f)) * math.log2(math.e)
+    exponent = _exponent(wide, y.to("float64"), logarithm)
+    return exp2(exponent).to("float32")
+
+
+def _exponent(x: Lanes, y: Lanes, logarithm: Lanes) -> Lanes:
+    """y log x, also where one of them is infinite or 0."""
+    logarithm = where(x.equals(0.0), -math.inf, where(x < math.inf, logarithm, x))
+    # 1 to an infinite power is 1
+    return where(x.equals(1.0) & ~y.is_nan(), 0.0, y * logarithm)
+
+
+def _power_float64(x: Lanes, y: Lanes) -> Lanes:
+    high, low = _accurate_log(x)
+    exponent = _exponent(x, y, high)
+    _, rest = two_product(high, y)
+    rest = where(exponent.abs() < 1000.0, low.fma(y, rest), 0.0)
+    r, n, k = reduce_exp(exponent.least(711.0).most(-746.0))
+    return scaled(exp_of_small(r + rest), n, k)
+
+
+def _accurate_log(x: Lanes) -> tuple[Lanes, Lanes]:
+    """log x as a pair, for positive finite x."""
+    f, k = log_parts(x)
+    below, rest = fast_two_sum(f.literal(2.0), f)
+    s = f / below
+    product, error = two_product(s, below)
+    s_low = (((f - product) - error) - s * rest) / below
+    z, z_low = two_product(s, s)
+    z_low = z_low + s * s_low * 2.0
+    # log(1 + f) = s (2 + z (2/3 + z p(z)))
+    q, q_low = fast_two_sum(z.literal(_TWO_THIRDS[0]), z * polynomial(z, _LOG_TERMS))
+    q_low = q_low + _TWO_THIRDS[1]
+    c, c_low = two_product(z, q)
+    c_low = c_low + (z * q_low + z_low * q)
+    t, t_low = two_product(s, c)
+    t_low = t_low + (s * c_low + s_low * c)
+    log, error = fast_two_sum(s * 2.0, t)
+    log_low = error + (t_low + s_low * 2.0)
+    n = float_of(k)
+    total, error = two_sum(n * LN2[64][0], log)
+    return fast_two_sum(total, error + (n * LN2[64][1] + log_low))
+
+
+@implements("hypot")
+def _hypot(x: Lanes, y: Lanes) -> Lanes:
+    if x.kind.bits == 32:
+        a, b = x.to("float64"), y.to("float64")
+        result = (a * a + b * b).sqrt().to("float32")
+    else:
+        a, b = x.abs(), y.abs()
+        more, less = where(a > b, a, b), where(a > b, b, a)
+        large, small = more > 2.0**500, more < 2.0**-500
+        scale = where(large, more.literal(2.0**-600), where(small, more.literal(2.0**600), 1.0))
+        back = where(large, more.literal(2.0**600), where(small, more.literal(2.0**-600), 1.0))
+        more, less = more * scale, less * scale
+        result = (more * more + less * less).sqrt() * back
+    infinite = x.abs().equals(math.inf) | y.abs().equals(math.inf)
+    return where(infinite, math.inf, result)
+
+
+# (1 + f)^(1/3) where the logarithms have f: relative error 2^-22.4.
+_CBRT = (
+    0.9999998807907104,
+    0.33333566784858704,
+    -0.11108613014221191,
+    0.061562273651361465,
+    -0.041816480457782745,
+    0.033460550010204315,
+    -0.02038191817700863,
+)
+_CBRT_OF_2 = 1.2599210498948732
+
+
+@implements("cbrt")
+def _cbrt(x: Lanes) -> Lanes:
+    size = x.abs()
+    f, k = log_parts(size)
+    _, third = nearest(float_of(k), 1 / 3)
+    rest = k - third * 3  # -1, 0 or 1
+    factor = where(rest < 0, x.literal(1 / _CBRT_OF_2), where(rest > 0, x.literal(_CBRT_OF_2), 1.0))
+    m = (f + 1.0) * power_of_two(rest)
+    # An estimate of so few bits that its cube is exact, and a step of Halley's.
+    drop = 16 if x.kind.bits == 32 else 36
+    estimate = (polynomial(f, _CBRT) * factor).bits()
+    y = ((estimate + (1 << (drop - 1))) & -(1 << drop)).as_float()
+    cube = y * y * y
+    root = y + y * ((m - cube) / (cube * 2.0 + m))
+    result = (root * power_of_two(third)).copysign(x)
+    return where(size.equals(0.0) | ~(size < math.inf), x, result)
+
+
+@implements("ldexp")
+def _ldexp(x: Lanes, n: Lanes) -> Lanes:
+    least, greatest, bits = (-126, 127, 24) if x.kind.bits == 32 else (-1022, 1023, 53)
+    _, k = nearest(n.least(2200.0).most(-2200.0))
+    for _ in range(3):
+        # The first steps leave room below so that only one rounds.
+        step = where(k < least, k.literal(least + bits), where(k > greatest, k.literal(greatest), k))
+        x = x * power_of_two(step)
+        k = k - step
+    return x
+
+
+@implements("fmod")
+def _fmod(x: Lanes, y: Lanes) -> Lanes:
+    return x - trunc(x / y) * y
