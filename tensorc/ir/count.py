@@ -27,7 +27,7 @@ from tensorc.ir.expr import (
     maximum,
 )
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, If, Stmt, Store
+from tensorc.ir.stmt import Block, For, If, Let, Stmt, Store
 from tensorc.ir.walk import children, substmts
 
 _OPERATIONS = frozenset(
@@ -89,6 +89,8 @@ def _operations(stmt: Stmt) -> int | Expr:
             return _extent(extent) * _operations(body)
         case If(_, then):
             return _operations(then)
+        case Let(_, value, body):
+            return _cost(value, {})[0] + _operations(body)
         case _:
             return sum([_operations(inner) for inner in substmts(stmt)])
 

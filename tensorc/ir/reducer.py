@@ -92,6 +92,11 @@ def identity_annotations(operation: type | None, identities: Sequence[Const]) ->
     return tuple(sorted([(f"identity.{n}", const.value) for n, const in enumerate(identities)]))
 
 
+def without_identities(annotations: Annotations) -> Annotations:
+    """The annotations of a block that does not make the updates any more."""
+    return tuple([(key, value) for key, value in annotations if not key.startswith("identity.")])
+
+
 def update_of(block: Block) -> Update | None:
     """The update that a block makes, if it is one; its elements do not depend on what is reduced."""
     lets: list[Let] = []

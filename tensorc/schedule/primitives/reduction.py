@@ -8,6 +8,7 @@ from tensorc.arith import Domain, can_prove, simplify
 from tensorc.ir.empty import empty_condition, empty_start
 from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical_not
 from tensorc.ir.function import Function
+from tensorc.ir.reducer import without_identities
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt
 from tensorc.ir.walk import substitute, substitute_stmt, uses
 from tensorc.schedule.legality import is_injective, is_zero_only_first
@@ -162,7 +163,7 @@ def _init_block(node: Block, name: str, values, domain: Domain) -> Block:
             predicate = logical_and(predicate, simplify(eq(binding, 0), domain))
     assert node.init is not None  # or there would be nothing to take apart
     body = substitute_stmt(node.init, inner)
-    return Block(name, tuple(iters), predicate, None, body, node.annotations)
+    return Block(name, tuple(iters), predicate, None, body, without_identities(node.annotations))
 
 
 def _without_init(function: Function, block: str) -> Function:
