@@ -51,7 +51,8 @@ _COS = {
 }
 _TWO_OVER_PI = 0.6366197723675814
 _PI_2 = (1.5707963267948966, 6.123233995736766e-17)
-_PI_2_FLOAT32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+# All positive: an x of -0 keeps its sign.
+_PI_2_FLOAT32 = (1.570796251296997, 7.549789415861596e-08, 5.390302529957765e-15)
 # Parts of 33 bits: their products with a k of 20 bits are exact.
 _PI_2_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 _MODERATE = {32: 1e5, 64: 1.5e6}
@@ -206,8 +207,9 @@ def _table_row(row: Lanes) -> list[Lanes]:
         else:
             gather = f"llvm.masked.gather.{mangled(wide)}.v{lanes}p0"
             mask = f"<{lanes} x i1>"
-            ctx.module.declare(gather, f"{to} ({places}, i32, {mask}, {to})")
-            text = f"call {to} @{gather}({address.typed}, i32 8, {mask} splat (i1 true), {to} poison)"
+            ctx.module.declare(gather, f"{to} ({places}, {mask}, {to})")  # as loads do
+            pointers = f"{places} align 8 {address.ref}"
+            text = f"call {to} @{gather}({pointers}, {mask} splat (i1 true), {to} poison)"
         parts.append(Lanes(ctx, wide, build.pure(text, to, address.depth)))
     return parts
 
@@ -241,7 +243,12 @@ def _quarter(x: Lanes, turn: int) -> Lanes:
 
 @implements("sin")
 def _sin(x: Lanes) -> Lanes:
-    return _quarter(x, 0)
+    return _odd(x, _quarter(x, 0))
+
+
+def _odd(x: Lanes, result: Lanes) -> Lanes:
+    """`result`, but -0 for -0; in float32 it is so by itself."""
+    return result if x.kind.bits == 32 else where(x.equals(0.0), x, result)
 
 
 @implements("cos")
@@ -254,4 +261,4 @@ def _tan(x: Lanes) -> Lanes:
     r, rest, k = _reduce(x)
     sine, cosine = _sine(r, rest), _cosine(r, rest)
     even = (k & 1).equals(0)
-    return where(even, sine, -cosine) / where(even, cosine, sine)
+    return _odd(x, where(even, sine, -cosine) / where(even, cosine, sine))
