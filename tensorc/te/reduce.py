@@ -29,6 +29,7 @@ from tensorc.te.reducer import (
     PROD,
     SUM,
     Reducer,
+    counted,
     from_functions,
     reduction,
 )  # fmt: skip
@@ -283,7 +284,7 @@ def _init(what: str, init, dtypes: tuple[DType, ...], axes: tuple[Axis, ...]) ->
     given = tuple(init) if isinstance(init, (tuple, list)) else (init,)
     if len(given) != len(dtypes):
         raise ExpressionError(
-            f"{what}: init has {len(given)} values, the reduction has {len(dtypes)}"
+            f"{what}: init has {counted(len(given))}, the reduction takes {counted(len(dtypes))}"
         )
     exprs = []
     for value, dtype in zip(given, dtypes):

@@ -127,12 +127,13 @@ def _as_tuple(what: str, function: str, result, count: int) -> tuple:
     values = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if len(values) != count:
         raise ExpressionError(
-            f"{what}: {function} gives {_count(len(values))} where {_count(count)} are reduced"
+            f"{what}: {function} gives {counted(len(values))}, the reduction takes {counted(count)}"
         )
     return values
 
 
-def _count(number: int) -> str:
+def counted(number: int) -> str:
+    """So many values, in words."""
     return "1 value" if number == 1 else f"{number} values"
 
 
