@@ -24,11 +24,15 @@ from tensorc.ir.expr import (
     ShiftRight,
     Sub,
     Var,
+    add,
+    floordiv,
     maximum,
+    mul,
+    sub,
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Let, Stmt, Store
-from tensorc.ir.walk import children, substmts
+from tensorc.ir.walk import children, rewrite, substmts, walk_expr
 
 _OPERATIONS = frozenset(
     (
@@ -58,10 +62,11 @@ def count(function: Function) -> tuple[int | Expr, int | Expr]:
     Operations are the arithmetic of the blocks' bodies, as written, at each point of their domains:
     a multiply and an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic
     on nothing but iterators and literals are none. A guard counts as its costlier side. Bytes are
-    those of the parameters, each once.
+    those of the parameters, each once. An extent that depends on iterators counts as it is in their
+    middle, and one that is loaded from data as 1.
     """
     total = sum([_bytes(buffer) for buffer in function.params])
-    return _operations(function.body), total
+    return _operations(function.body, {}), total
 
 
 def _bytes(buffer: Buffer) -> int | Expr:
@@ -75,24 +80,47 @@ def _extent(extent: Expr) -> int | Expr:
     return max(int(extent.value), 0) if type(extent) is Const else maximum(extent, 0)
 
 
-def _operations(stmt: Stmt) -> int | Expr:
+Middles = dict[Var, Expr]  # what the variable of a loop is halfway
+
+
+def _mean(extent: Expr, middles: Middles) -> int | Expr:
+    if type(extent) is Const:
+        return _extent(extent)
+    if any([type(e) is Load for e in walk_expr(extent)]):
+        return 1
+    return _extent(rewrite(extent, lambda e: _folded(middles.get(e, e) if type(e) is Var else e)))
+
+
+def _folded(expr: Expr) -> Expr:
+    """A sum, difference or product of literals as a literal."""
+    if type(expr) in _FOLDED and type(expr.a) is Const and type(expr.b) is Const:
+        return _FOLDED[type(expr)](expr.a, expr.b)
+    return expr
+
+
+_FOLDED = {Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv}
+
+
+def _operations(stmt: Stmt, middles: Middles) -> int | Expr:
     """Operations of a statement; not the loops around a block count but its domain."""
     match stmt:
         case Store(_, _, value):
             return _cost(value, {})[0]
         case Block(iters=iters, body=body):
-            points = _operations(body)
+            points = _operations(body, middles)
             for it in iters:
-                points *= _extent(it.extent)
+                points *= _mean(it.extent, middles)
             return points
-        case For(_, _, extent, _, body) if not _holds_block(body):
-            return _extent(extent) * _operations(body)
+        case For(var, start, extent, _, body):
+            size = _mean(extent, middles)
+            inside = {**middles, var: start + (size - 1) // 2}
+            return (1 if _holds_block(body) else size) * _operations(body, inside)
         case If(_, then):
-            return _operations(then)
+            return _operations(then, middles)
         case Let(_, value, body):
-            return _cost(value, {})[0] + _operations(body)
+            return _cost(value, {})[0] + _operations(body, middles)
         case _:
-            return sum([_operations(inner) for inner in substmts(stmt)])
+            return sum([_operations(inner, middles) for inner in substmts(stmt)])
 
 
 def _holds_block(stmt: Stmt) -> bool:

@@ -6,6 +6,7 @@ k = te.reduce_axis(K, name="k")
 C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 """
 
+from tensorc.te.assume import assume
 from tensorc.te.canonical import canonical_text
 from tensorc.te.definition import compute
 from tensorc.te.lower import lower, symbols
@@ -76,6 +77,7 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "assume",
     "canonical_text",
     "cast",
     "ceil",

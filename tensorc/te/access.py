@@ -1,9 +1,13 @@
-"""The proof that a definition reads no tensor outside its buffer."""
+"""The proof that a definition reads no tensor outside its buffer, and what is left to be checked at run time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from tensorc.arith import Domain, Interval, bounds, can_prove
-from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.dtypes import int64
+from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
     EQ,
     GE,
@@ -12,6 +16,7 @@ from tensorc.ir.expr import (
     LT,
     NE,
     And,
+    Cast,
     Compare,
     Const,
     Expr,
@@ -25,40 +30,77 @@ from tensorc.ir.expr import (
     logical_or,
 )
 from tensorc.ir.printer import show
-from tensorc.ir.walk import children, walk_expr
+from tensorc.ir.walk import children, rewrite, uses, walk_expr
+from tensorc.te.assume import Assume, take_off
 from tensorc.te.tensor import Tensor
 
 _OPPOSITE = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
 
-def check_accesses(stage: Tensor) -> None:
-    """Refuse a stage that may read outside a buffer.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An index of an access that depends on data, and is to be checked as the kernel runs.
+
+    `guards` are the conditions under which the access is evaluated, the outermost first; `low` and
+    `high` tell which ends are not proved.
+    """
+
+    load: Load
+    dimension: int
+    index: Expr
+    guards: tuple[Expr, ...]
+    low: bool
+    high: bool
+
+    @property
+    def extent(self) -> Expr:
+        return self.load.buffer.shape[self.dimension]
+
+
+Axes = list[tuple[Var, Expr]]  # iterators that count from 0, and their extents
+
+
+def check_accesses(stage: Tensor) -> tuple[Demand, ...]:
+    """Refuse a stage that may read outside a buffer; return what is to be checked as it runs.
 
     Raises ExpressionError for the first access that is not proved to stay in its buffer under the
-    conditions of the if_then_else around it, UnsupportedError for an index that is loaded.
+    conditions of the if_then_else around it, and does not depend on data.
     """
     if stage.body is None:
-        return
-    if stage.init is not None:
-        _check(stage, stage.init, [*zip(stage.axes, stage.buffer.shape)])
-    _check(stage, stage.body, [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)])
+        return ()
+    what = f"compute {stage.origin!r}"
+    axes = [*zip(stage.axes, stage.buffer.shape)]
+    starts = () if stage.init is None else demands(what, [stage.init], axes)
+    reduced = [*zip(stage.reduce_axes, stage.reduce_extents)]
+    return (*starts, *demands(what, [*stage.reduce_extents, stage.body], [*axes, *reduced]))
 
 
-def _check(stage: Tensor, body: Expr, axes: list[tuple[Var, Expr]]) -> None:
+def demands(what: str, exprs: list[Expr], axes: Axes, given: Sequence[Expr] = ()) -> tuple[Demand, ...]:
+    """The accesses in expressions over `axes`, under conditions, that are to be checked at run time."""
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
-        return  # nothing is ever read
+        return ()  # nothing is ever read
     domain = Domain()
     for var, extent in axes:
-        domain = domain.bind(var, 0, extent)
-    _Accesses(stage, dict(axes)).visit(body, domain)
+        plain, promised = take_off(extent)
+        for condition in promised:
+            domain = domain.given(condition, loads=True)
+        domain = domain.bind(var, 0, plain)
+    for condition in given:
+        domain = domain.given(condition, loads=True)
+    visitor = _Accesses(what, dict(axes))
+    for expr in exprs:
+        visitor.visit(expr, domain)
+    return tuple(visitor.demands)
 
 
 class _Accesses:
     """Visits every expression once for each domain in which it is evaluated."""
 
-    def __init__(self, stage: Tensor, extents: dict[Var, Expr]):
-        self.what = f"compute {stage.origin!r}"
+    def __init__(self, what: str, extents: dict[Var, Expr]):
+        self.what = what
         self.extents = extents
+        self.ragged = {var for var, extent in extents.items() if _reads(extent)}
+        self.demands: list[Demand] = []
         self.seen: set[tuple[int, int]] = set()
         # The condition that made each guarded domain, and where; kept alive, so that ids stay different.
         self.guards: dict[int, tuple[Domain, Expr, Domain]] = {}
@@ -74,31 +116,49 @@ class _Accesses:
         match expr:
             case IfThenElse(condition, true, false):
                 self.visit(condition, domain)
+                condition, promised = take_off(condition)
+                for promise in promised:
+                    domain = domain.given(promise, loads=True)
                 for guard, side in ((condition, true), (negate(condition), false)):
-                    inside = domain.given(guard)
+                    inside = domain.given(guard, loads=True)
                     self.guards[id(inside)] = (inside, guard, domain)
                     self.visit(side, inside)
-            case Load():
-                self._check(expr, domain)
             case _:
                 for operand in operands:
                     self.visit(operand, domain)
+                if type(expr) is Load:
+                    self._check(expr, domain)
 
     def _check(self, load: Load, domain: Domain) -> None:
         for dimension, (index, extent) in enumerate(zip(load.indices, load.buffer.shape)):
             if type(index) is Var and self._is_within(index, extent):
                 continue
-            if any(type(e) is Load for e in walk_expr(index)):
-                raise UnsupportedError(
-                    f"{self.what}: access {show(load)} has an index that is loaded from data, "
-                    "which is not supported; index by iterators"
-                )
-            if not _is_proved(index, extent, domain) and not self._is_dead(domain):
+            index, promised = take_off(index)
+            inside = domain
+            for promise in promised:
+                inside = inside.given(promise, loads=True)
+            low, high = not _is_low(index, inside), not _is_high(index, extent, inside)
+            if not (low or high) or self._is_dead(domain):
+                continue
+            if not self._is_data(index) or _is_outside(index, extent, inside):
                 raise ExpressionError(
-                    f"{self.what}: access {show(load)} "
-                    f"{_complaint(index, extent, dimension, domain)}; guard it with "
+                    f"{self.what}: access {written(load)} "
+                    f"{_complaint(index, extent, dimension, inside)}; guard it with "
                     "te.if_then_else"
                 )
+            self.demands.append(Demand(load, dimension, index, self._around(domain), low, high))
+
+    def _is_data(self, index: Expr) -> bool:
+        """Whether an index, or the range of an iterator in it, is loaded."""
+        return _reads(index) or uses(index, self.ragged)
+
+    def _around(self, domain: Domain) -> tuple[Expr, ...]:
+        """The conditions that guard a place, the outermost first."""
+        found: list[Expr] = []
+        while id(domain) in self.guards:
+            _, guard, domain = self.guards[id(domain)]
+            found.append(guard)
+        return tuple(reversed(found))
 
     def _is_dead(self, domain: Domain) -> bool:
         """Whether one of the conditions that guard this place is never true."""
@@ -116,13 +176,34 @@ class _Accesses:
         return own is extent
 
 
-def _is_proved(index: Expr, extent: Expr, domain: Domain) -> bool:
-    interval = bounds(index, domain)
-    is_low = interval.lo is not None and interval.lo >= 0
-    is_high = type(extent) is Const and interval.hi is not None and interval.hi < extent.value
-    return (is_low or can_prove(index >= 0, domain)) and (
-        is_high or can_prove(index < extent, domain)
-    )
+def _reads(expr: Expr) -> bool:
+    return any(type(e) is Load for e in walk_expr(expr))
+
+
+def _is_low(index: Expr, domain: Domain) -> bool:
+    lo = bounds(index, domain).lo
+    return (lo is not None and lo >= 0) or can_prove(index >= 0, domain)
+
+
+def _is_high(index: Expr, extent: Expr, domain: Domain) -> bool:
+    hi = bounds(index, domain).hi
+    is_high = type(extent) is Const and hi is not None and hi < extent.value
+    return is_high or can_prove(index < extent, domain)
+
+
+def _is_outside(index: Expr, extent: Expr, domain: Domain) -> bool:
+    """Whether no value of an index is inside."""
+    return can_prove(index < 0, domain) or can_prove(index >= extent, domain)
+
+
+def written(expr: Expr) -> str:
+    """The text of an expression without the conversions of indices, and without promises."""
+
+    def rule(e: Expr) -> Expr | None:
+        is_widened = type(e) is Cast and e.dtype is int64 and e.value.dtype.is_int
+        return e.value if is_widened or type(e) is Assume else None
+
+    return show(rewrite(expr, rule))
 
 
 def _complaint(index: Expr, extent: Expr, dimension: int, domain: Domain) -> str:

@@ -20,6 +20,7 @@ from tensorc.ir.expr import (
     Select,
     Var,
     as_expr,
+    as_index,
     cast,
     logical_and,
     logical_not,
@@ -246,6 +247,9 @@ class _Splitter:
         for axis in reduce.axes:
             if axis in axes:
                 raise ExpressionError(_reduced_twice(self.origin, axis))
+        self.check_ranges(reduce.axes)
+        extents = tuple([converter.convert(axis.extent, ()) for axis in reduce.axes])
+        starts = tuple([converter.convert(as_index(axis.start), ()) for axis in reduce.axes])
         bodies = [converter.convert(value, ()) for value in reduce.values]
         init: list[Expr | None] = [converter.convert(value, ()) for value in reduce.init]
         init = init or [None] * len(bodies)
@@ -260,7 +264,8 @@ class _Splitter:
                 reduction=reduction(reduce.reducer, tuple([body.dtype for body in bodies])),
                 init=start,
                 reduce_axes=tuple([variables[axis] for axis in reduce.axes]),
-                reduce_extents=tuple([axis.extent for axis in reduce.axes]),
+                reduce_extents=extents,
+                reduce_starts=starts,
                 inputs=tuple(converter.inputs),
                 scalars=tuple(converter.scalars),
                 origin=self.origin,
@@ -271,6 +276,25 @@ class _Splitter:
         for tensor in tensors:
             tensor.siblings = tensors
         return tensors
+
+    def check_ranges(self, axes: tuple[Axis, ...]) -> None:
+        """The range of a reduce axis may depend on those before it."""
+        for position, axis in enumerate(axes):
+            for later in axes[position:]:
+                if later in free_axes(axis.extent) | free_axes(as_index(axis.start)):
+                    raise ExpressionError(
+                        f"compute {self.origin!r}: the range of reduce axis {axis.name!r} depends on "
+                        f"{later.name!r}, which does not come before it in axis="
+                    )
+
+    def check_box(self, axes: tuple[Axis, ...]) -> None:
+        """A reduction in another becomes a tensor over axes of the latter, whose extents must be those of a shape."""
+        for axis in axes:
+            if any(type(e) is Load or isinstance(e, Axis) for e in walk_expr(axis.extent)):
+                raise ExpressionError(
+                    f"compute {self.origin!r}: a reduction stands in one over {axis.name!r}, whose "
+                    "extent varies; reduce over both axes at once, or make a tensor of the inner one"
+                )
 
     def lift(
         self, name: str, reduce: Reduce, guards: tuple[Expr, ...], scope: dict[Axis, Var]
@@ -283,6 +307,7 @@ class _Splitter:
             inner = reduce.guarded(logical_and(*guards)) if guards else reduce
             free = free_axes(inner)
             axes = tuple([axis for axis in scope if axis in free])
+            self.check_box(axes)
             tensors = self.reduction(f"{name}_{reduce.reducer.name}", axes, inner)
             self.lifted[key] = (tensors, axes)
         tensors, axes = self.lifted[key]
@@ -335,6 +360,8 @@ class _Converter:
     def _axis(self, axis: Axis) -> Expr:
         plain = self.scope.get(axis)
         if plain is not None:
+            if isinstance(axis.start, Expr):
+                return plain + self.convert(axis.start, ())
             return plain + axis.start if axis.start > 0 else plain - -axis.start
         what = f"compute {self.splitter.origin!r}"
         if axis.is_reduce:
@@ -391,19 +418,26 @@ def _plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
 def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
     """The conditions that may help to prove an access in a reduction.
 
-    They load nothing, and share an axis with the reduction: others only make its stage larger.
+    They hold no reduction, load something only where indices do, and share an axis with the
+    reduction: others only make its stage larger.
     """
     if not guards:
         return ()
     free = free_axes(reduce)
+    by_data = any(_is_by_data(e) for value in reduce.values for e in walk_expr(value))
 
     def is_useful(guard: Expr) -> bool:
-        if any(type(e) in (Load, Reduce) for e in walk_expr(guard)):
+        if any(type(e) is Reduce or type(e) is Load and not by_data for e in walk_expr(guard)):
             return False
         axes = free_axes(guard)
         return not axes or not free.isdisjoint(axes)
 
     return tuple([guard for guard in guards if is_useful(guard)])
+
+
+def _is_by_data(expr: Expr) -> bool:
+    """Whether an expression is an access whose index is loaded."""
+    return type(expr) is Load and any(type(e) is Load for i in expr.indices for e in walk_expr(i))
 
 
 def _is_narrow(reduce: Reduce) -> bool:

@@ -9,8 +9,10 @@ from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import identity_annotations, operation_of, update
 from tensorc.ir.stmt import Annotations, Block, BlockIter, For, IterKind, Stmt, Store, seq
-from tensorc.ir.walk import children, rebuild, variables
+from tensorc.ir.walk import children, rebuild, substitute, variables
 from tensorc.te.access import check_accesses
+from tensorc.te.assume import Assume
+from tensorc.te.checks import check_demands
 from tensorc.te.graph import check_arguments, in_order
 from tensorc.te.math import const
 from tensorc.te.tensor import Tensor, TensorBuffer, check_name
@@ -37,9 +39,14 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     buffers = {
         t: Buffer(_unique(t.name, taken), t.buffer.shape, t.dtype) for t in (*tensors, *internal)
     }
+    nests: list[Stmt] = []
+    flags: list[Buffer] = []
     for stage in stages:
-        check_accesses(stage)
-    nests = [_nest(stage, buffers, taken) for stage in stages if stage is stage.siblings[0]]
+        checks, more = _checks(stage, buffers, taken)
+        nests += checks
+        flags += more
+        if stage is stage.siblings[-1]:
+            nests.append(_nest(stage.siblings[0], buffers, taken))
     determined, scalars = _symbols(tensors, order)
     extents = dict.fromkeys([*determined, *_symbolic_extents(tensors)])
     return Function(
@@ -47,7 +54,7 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
         params=tuple([buffers[t] for t in tensors]),
         outputs=tuple([buffers[t] for t in tensors if not t.is_placeholder]),
         scalars=scalars,
-        allocs=tuple([buffers[t] for t in internal]),
+        allocs=(*[buffers[t] for t in internal], *flags),
         body=seq(*nests),
         assumptions=tuple([extent >= 0 for extent in extents]),
     )
@@ -93,7 +100,7 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     )
     used: dict[Var, None] = {}
     for tensor in (*tensors, *order):
-        for extent in (*tensor.buffer.shape, *tensor.reduce_extents):
+        for extent in tensor.buffer.shape:
             if type(extent) is not Const:
                 used.update(dict.fromkeys(sorted(variables(extent), key=lambda v: v.name)))
         used.update(dict.fromkeys(tensor.scalars))
@@ -107,6 +114,26 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     return tuple(determined), tuple([variable for variable in used if variable not in determined])
 
 
+def _checks(
+    stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]
+) -> tuple[list[Stmt], list[Buffer]]:
+    """The checks of indices that a stage needs as it runs, with the buffers for them."""
+    demands = check_accesses(stage)
+    if not demands:
+        return [], []
+    axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
+    starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
+    done: dict[int, Expr] = {}
+    return check_demands(
+        buffers[stage].name,
+        demands,
+        axes,
+        starts,
+        lambda expr: _with_buffers(expr, buffers, done),
+        lambda name: _unique(name, taken),
+    )
+
+
 def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> Stmt:
     """The loops over the stage's axes, around its block."""
     buffer = buffers[stage]
@@ -117,7 +144,8 @@ def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> S
     for var, extent in (*zip(stage.axes, buffer.shape), *reduce_axes):
         loop = Var(_unique(f"{name}.{var.name}", taken))
         kind: IterKind = "spatial" if len(iters) < len(stage.axes) else "reduce"
-        iters.append(BlockIter(var, extent, kind, loop))
+        around = {it.var: it.binding for it in iters}
+        iters.append(BlockIter(var, substitute(extent, around), kind, loop))
         loops.append(loop)
     body = Block(name, tuple(iters), _TRUE, init, body, annotations)
     for loop, it in zip(reversed(loops), reversed(iters)):
@@ -157,7 +185,8 @@ def _computation(
     )
     operation = operation_of(reduction.combined, reduction.old, reduction.new)
     annotations = identity_annotations(operation, reduction.identities)
-    return init, body, tuple(zip(stage.reduce_axes, stage.reduce_extents)), annotations
+    extents = [_with_buffers(extent, buffers, done) for extent in stage.reduce_extents]
+    return init, body, tuple(zip(stage.reduce_axes, extents)), annotations
 
 
 def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, Expr]) -> Expr:
@@ -165,6 +194,8 @@ def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, 
     operands = children(expr)
     if not operands and type(expr) is not Load:
         return expr
+    if type(expr) is Assume:
+        return _with_buffers(expr.value, buffers, done)
     new = done.get(id(expr))
     if new is None:
         operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])

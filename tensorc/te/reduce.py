@@ -12,6 +12,7 @@ from tensorc.ir.expr import (
     Expr,
     IfThenElse,
     as_expr,
+    as_index,
     if_then_else,
     logical_and,
     logical_or,
@@ -84,41 +85,50 @@ def free_axes(expr: Expr) -> set[Axis]:
     free: set[Axis] = set()
     for operand in children(expr):
         free |= free_axes(operand)
-    return free - set(expr.axes) if type(expr) is Reduce else free
+    if type(expr) is not Reduce:
+        return free
+    for axis in expr.axes:
+        free |= free_axes(axis.extent) | free_axes(as_index(axis.start))
+    return free - set(expr.axes)
 
 
 def reduce_axis(extent, name: str | None = None) -> Axis:
     """An iterator to reduce over: 0 .. extent - 1, or lo .. hi - 1 for a pair (lo, hi).
 
-    An axis without a name is called "k", with a suffix where that is taken. Raises ExpressionError
-    for an extent that is negative or no integer.
+    The ends may depend on iterators of the compute that the reduction stands in, on other reduce
+    axes before it, and on data: `(start[i], start[i + 1])`. Where the range is empty, and be it that
+    hi is less than lo, nothing is reduced. An axis without a name is called "k", with a suffix where
+    that is taken. Raises ExpressionError for an extent that is negative or no integer.
     """
     is_named = name is not None
     name = "k" if name is None else check_name("reduce_axis", name)
     start = 0
     if isinstance(extent, (tuple, list)):
         start, extent = _from_range(name, extent)
-    return Axis(name, check_extent(f"reduce_axis {name!r}", extent), start, True, is_named)
+    extent = check_extent(f"reduce_axis {name!r}", extent, varies=True)
+    return Axis(name, extent, start, True, is_named)
 
 
-def _from_range(name: str, pair) -> tuple[int, int | Expr]:
+def _from_range(name: str, pair) -> tuple[int | Expr, int | Expr]:
     """The start and the extent of the range (lo, hi)."""
     what = f"reduce_axis {name!r}"
     if len(pair) != 2:
         raise ExpressionError(f"{what}: a range has two ends, (lo, hi), not {len(pair)}")
     lo = _end(what, "lower", pair[0])
-    if isinstance(pair[1], Expr) and type(pair[1]) is not Const:
-        return lo, sub(pair[1], lo)
     hi = _end(what, "upper", pair[1])
+    if isinstance(lo, Expr) or isinstance(hi, Expr):
+        return lo, sub(hi, lo)
     if hi < lo:
         raise ExpressionError(f"{what}: the range ({lo}, {hi}) ends before it starts")
     return lo, hi - lo
 
 
-def _end(what: str, which: str, value) -> int:
+def _end(what: str, which: str, value) -> int | Expr:
     value = value.value if type(value) is Const else value
     if isinstance(value, Expr):
-        raise ExpressionError(f"{what}: the {which} end is an expression, not an integer constant")
+        if value.dtype.is_int:
+            return as_index(value)
+        raise ExpressionError(f"{what}: the {which} end is {value.dtype}, not an integer")
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ExpressionError(f"{what}: the {which} end {value!r} is not an integer")
     value = value.__index__()

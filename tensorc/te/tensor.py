@@ -24,7 +24,9 @@ class Axis(Var):
 
     __slots__ = ("extent", "is_named", "is_reduce", "start")
 
-    def __init__(self, name: str, extent: Expr, start: int = 0, is_reduce=False, is_named=True):
+    def __init__(
+        self, name: str, extent: Expr, start: int | Expr = 0, is_reduce=False, is_named=True
+    ):
         self.name = name
         self.dtype = int64
         self.extent = extent
@@ -47,7 +49,8 @@ class Tensor:
     """An array by its definition: `body` at each point, combined over `reduce_axes`.
 
     A placeholder has no body. `axes` are the iterators, one a dimension and counted from 0;
-    `reduce_extents` belong to `reduce_axes`. `inputs` are the tensors that the body reads and
+    `reduce_extents` belong to `reduce_axes`, which `reduce_starts` were added to where the body uses
+    them. `inputs` are the tensors that the body reads and
     `scalars` the variables of `te.var` in it, in order of appearance. `origin` is the name under
     which the user defined it, which differs from `name` for the stages that `compute` splits off.
 
@@ -65,6 +68,7 @@ class Tensor:
         "origin",
         "reduce_axes",
         "reduce_extents",
+        "reduce_starts",
         "reduction",
         "scalars",
         "siblings",
@@ -84,6 +88,7 @@ class Tensor:
         init: Expr | None = None,
         reduce_axes: tuple[Var, ...] = (),
         reduce_extents: tuple[Expr, ...] = (),
+        reduce_starts: tuple[Expr, ...] = (),
         inputs: tuple[Tensor, ...] = (),
         scalars: tuple[Var, ...] = (),
         origin: str | None = None,
@@ -97,6 +102,7 @@ class Tensor:
         self.init = init
         self.reduce_axes = reduce_axes
         self.reduce_extents = reduce_extents
+        self.reduce_starts = reduce_starts
         self.inputs = inputs
         self.scalars = scalars
         self.origin = origin or name
@@ -228,12 +234,13 @@ def check_bytes(what: str, shape: tuple[Expr, ...], dtype: DType) -> None:
         )
 
 
-def check_extent(where: str, extent) -> Expr:
-    """An extent as an index expression, from an int or an expression over `te.var` variables."""
+def check_extent(where: str, extent, varies: bool = False) -> Expr:
+    """An extent as an index expression, from an int or an expression over `te.var` variables; one that
+    `varies` may depend on iterators and on data, too."""
     if type(extent) is int and 0 <= extent <= 4096:
         return index(extent)
     if isinstance(extent, Expr) and type(extent) is not Const:
-        return _symbolic_extent(where, extent)
+        return _symbolic_extent(where, extent, varies)
     value = extent.value if type(extent) is Const else extent
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ExpressionError(f"{where}: extent {value!r} is not an integer")
@@ -247,10 +254,15 @@ def check_extent(where: str, extent) -> Expr:
     return const(value, int64)
 
 
-def _symbolic_extent(where: str, extent: Expr) -> Expr:
+def _symbolic_extent(where: str, extent: Expr, varies: bool) -> Expr:
     if not extent.dtype.is_int:
         raise ExpressionError(f"{where}: the extent is {extent.dtype}, not an integer")
-    for inner in walk_expr(extent):
+    for inner in () if varies else walk_expr(extent):
+        if type(inner) is Load:
+            raise ExpressionError(
+                f"{where}: the extent is loaded from {inner.buffer.name!r}; a shape depends on "
+                "te.var only"
+            )
         if isinstance(inner, Axis):
             raise ExpressionError(
                 f"{where}: the extent depends on iterator {inner.name!r}; it may depend on "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc import te
-from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.errors import ExpressionError
 from tensorc.ir import interpret, parse, show, verify
 from tensorc.ir.printer import equal
 
@@ -390,12 +390,27 @@ def test_symbolic_accesses_that_are_not_proved():
 
 def test_indices_that_are_loaded():
     at = te.placeholder((100,), "int64", name="at")
-    message = (
-        "compute 'B': access A[at[i]] has an index that is loaded from data, which is not "
-        "supported; index by iterators"
+    assert show(te.lower([X, at, te.compute((100,), lambda i: X[at[i]], name="B")])) == (
+        "function main(X: float32[n], at: int64[100], out B: float32[100]) where n >= 0\n"
+        "  alloc B_ok: bool[]\n"
+        "  for B_ok.i in 0 .. 100\n"
+        "    block B_ok\n"
+        "      reduce i: 100 = B_ok.i\n"
+        "      init\n"
+        "        B_ok[] = true\n"
+        "      B_ok[] = B_ok[] and (at[i] >= 0 and at[i] < n)\n"
+        "  block B_check\n"
+        "    if not B_ok[]\n"
+        "      for B_check.i in 0 .. 100\n"
+        "        check at[B_check.i] >= 0 and at[B_check.i] < n, at[B_check.i], B_check.i, n - 1, "
+        '"access X[at[i]]: index {value} at i = {0} is outside 0..{1}"\n'
+        "  for B.i in 0 .. 100\n"
+        "    block B\n"
+        "      spatial i: 100 = B.i\n"
+        "      B[i] = X[at[i]]"
     )
-    with refused(message, UnsupportedError):
-        te.lower([A, at, te.compute((100,), lambda i: A[at[i]], name="B")])
+    promised = te.compute((100,), lambda i: X[te.assume(at[i], 0, N)], name="B")
+    assert "check" not in show(te.lower([X, at, promised]))
 
 
 def random_access(source: te.Tensor) -> te.Tensor:

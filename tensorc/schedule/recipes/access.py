@@ -12,11 +12,12 @@ from tensorc.ir.walk import exprs, variables, walk, walk_expr
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One iterator of a block; `extent` is None where it is symbolic."""
+    """One iterator of a block; `extent` is None where it is symbolic. It may depend on the iterators `within`."""
 
     name: str
     extent: int | None
     kind: str
+    within: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class Pattern:
     def reduce(self) -> tuple[Axis, ...]:
         return tuple([axis for axis in self.axes if axis.kind == "reduce"])
 
+    @property
+    def is_box(self) -> bool:
+        """Whether no extent depends on another axis, and no axis runs in order."""
+        return not any(axis.within or axis.kind == "ordered" for axis in self.axes)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -86,7 +92,11 @@ def pattern(block: Block) -> Pattern:
     own = [load for load in loads if load.buffer in stored]
     written = _access(store.buffer, store.indices, block)
     reads = tuple([_access(load.buffer, load.indices, block) for load in loads if load not in own])
-    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind) for it in block.iters])
+    loops = {it.binding: it.var.name for it in block.iters}
+    axes = tuple([
+        Axis(it.var.name, _extent(it.extent), it.kind, frozenset([loops[v] for v in variables(it.extent) if v in loops]))
+        for it in block.iters
+    ])  # fmt: skip
     itemsize = max([written.itemsize, *[read.itemsize for read in reads]])
     return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
 

@@ -8,12 +8,12 @@ from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs
 from tensorc.schedule.locate import all_blocks
-from tensorc.schedule.recipes import contraction, elementwise, reduction
+from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
-RECIPES = (contraction, reduction, elementwise)  # the first that matches is taken
+RECIPES = (contraction, ordered, reduction, elementwise)  # the first that matches is taken
 CHEAP = 12  # operations that may be done again where a stage is read several times
 
 
@@ -38,6 +38,8 @@ def schedule_function(function: Function, target: Target, threads: int, knobs: K
     knobs = knobs or Defaults()
     inline_cheap(s)
     for block in all_blocks(s.function):
+        if not s.loops(block.name):
+            continue  # there is nothing to choose for a single instance
         group = Group((pattern(block),))
         recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
         plan = recipe.decide(group, Scoped(knobs, block.name), target, threads)

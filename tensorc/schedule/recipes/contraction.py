@@ -50,7 +50,7 @@ def matches(pattern: Pattern) -> bool:
     """Whether two operands are each reused along an axis that the other one has, so that a tile saves loads."""
     spatial = {axis.name for axis in pattern.spatial if axis.extent != 1}
     column = _column(pattern)
-    if not pattern.reduce or column is None:
+    if not pattern.reduce or column is None or not pattern.is_box:
         return False
     used = [load.axes & spatial for load in pattern.loads]
     if not any(column.name in axes for axes in used):

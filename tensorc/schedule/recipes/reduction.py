@@ -44,7 +44,8 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         lanes //= 2
     most = max(1, min(ACCUMULATORS, extent // lanes))
     vectors = knobs.choice("vectors", (1, 2, 4, 8), default=1 << (most.bit_length() - 1))
-    work = math.prod(a.extent or UNKNOWN_EXTENT for a in pattern.axes) * pattern.cost / lanes
+    own = [a for a in pattern.axes if a.kind != "ordered"]
+    work = math.prod(a.extent or UNKNOWN_EXTENT for a in own) * pattern.cost / lanes
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
     return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1)
 
@@ -63,18 +64,26 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
             at = spatial.index(loop)
             outer, vector, lane = s.split(loop, factors=(None, plan.vectors, plan.lanes))
             spatial[at] = outer
-            s.reorder(*spatial, *reduce, vector, lane)
+            s.reorder(*spatial[at:], *reduce, vector, lane)
             s.unroll(vector)
             s.vectorize(lane)
         else:
             at = reduce.index(loop)
             reduce[at], lane = s.split(loop, factors=(None, plan.vectors * plan.lanes))
             first_reduce = reduce[0]
-            s.reorder(*spatial, *reduce, lane)
+            if at < len(reduce) - 1:
+                s.reorder(*reduce[at:], lane)
             s.vectorize(lane)
     if plan.parallel and spatial:
         s.parallel(s.fuse(*spatial) if len(spatial) > 1 else spatial[0])
     s.decompose_reduction(block, first_reduce)
+
+
+def _may_be_lanes(axis: Axis, pattern: Pattern) -> bool:
+    """Whether an axis may become the innermost one: no extent that depends on it, or on one after it, moves out."""
+    later = pattern.axes[pattern.axes.index(axis) :]
+    names = {each.name for each in later}
+    return axis.kind != "ordered" and not any(names & each.within for each in pattern.axes)
 
 
 def _vector_axis(pattern: Pattern) -> Axis | None:
@@ -88,5 +97,5 @@ def _vector_axis(pattern: Pattern) -> Axis | None:
         roomy = min(axis.extent or UNKNOWN_EXTENT, 16)
         return (roomy > 1, contiguous - broken + 0.5 * stored - (2 if roomy < 8 else 0), roomy)
 
-    axes = [axis for axis in pattern.axes if axis.extent != 1]
+    axes = [axis for axis in pattern.axes if axis.extent != 1 and _may_be_lanes(axis, pattern)]
     return max(axes, key=score, default=None)
