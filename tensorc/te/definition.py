@@ -5,29 +5,24 @@ from __future__ import annotations
 import inspect
 from types import FunctionType
 
-from tensorc.dtypes import DType, float32
+from tensorc.dtypes import DType
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
     Binary,
-    Call,
-    Cast,
-    Compare,
     Const,
     Expr,
     IfThenElse,
     Load,
-    Neg,
-    Select,
     Var,
     as_expr,
     as_index,
-    cast,
     logical_and,
     logical_not,
 )
 from tensorc.ir.walk import children, rebuild, walk_expr
+from tensorc.te.halves import in_float32
 from tensorc.te.reduce import Reduce, free_axes
-from tensorc.te.reducer import PROD, SUM, reduction
+from tensorc.te.reducer import reduction
 from tensorc.te.tensor import (
     Axis,
     Tensor,
@@ -80,6 +75,7 @@ def compute(
         check_bytes(what, extents, body.dtype)
         _check_size(what, body)
         _check_names(what, axes, body)
+    bodies = [in_float32(body) for body in bodies]
     splitter = _Splitter(name)
     return splitter.stages(name, axes, bodies) if is_tuple else splitter.stage(name, axes, bodies[0])
 
@@ -213,7 +209,7 @@ class _Splitter:
     def stages(self, name: str, axes: tuple[Axis, ...], bodies: list[Expr]) -> tuple[Tensor, ...]:
         """The tensors of a tuple: values of one reduction in one stage, else one stage each."""
         first = bodies[0]
-        if type(first) is Reduce and not _is_narrow(first):
+        if type(first) is Reduce:
             items = [body.item for body in bodies if type(body) is Reduce]
             if bodies == [first.at(item) for item in items] and len(set(items)) == len(items):
                 tensors = self.reduction(name, axes, first)
@@ -222,7 +218,7 @@ class _Splitter:
 
     def stage(self, name: str, axes: tuple[Axis, ...], body: Expr) -> Tensor:
         """The tensor `name` over `axes`; a body that is a reduction becomes the stage's own."""
-        if type(body) is Reduce and not _is_narrow(body):
+        if type(body) is Reduce:
             return self.reduction(name, axes, body, body.item)[body.item]
         variables = _plain_variables(axes)
         converter = _Converter(self, name, variables)
@@ -377,13 +373,9 @@ class _Converter:
         for axis in reduce.axes:
             if axis in self.scope:
                 raise ExpressionError(_reduced_twice(self.splitter.origin, axis))
-        narrow = reduce.dtype if _is_narrow(reduce) else None
-        if narrow is not None:
-            reduce = reduce.with_operands(tuple([_widen(e) for e in reduce.operands]))
         stage, axes = self.splitter.lift(self.name, reduce, guards, self.scope)
         self.inputs[stage] = None
-        element = Load(stage.buffer, tuple([self.scope[axis] for axis in axes]))
-        return element if narrow is None else Cast(element, narrow)
+        return Load(stage.buffer, tuple([self.scope[axis] for axis in axes]))
 
     def _note(self, load: Load) -> None:
         if not isinstance(load.buffer, TensorBuffer):
@@ -438,23 +430,3 @@ def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
 def _is_by_data(expr: Expr) -> bool:
     """Whether an expression is an access whose index is loaded."""
     return type(expr) is Load and any(type(e) is Load for i in expr.indices for e in walk_expr(i))
-
-
-def _is_narrow(reduce: Reduce) -> bool:
-    """Whether terms are combined in float32: a float16 accumulator would round after each."""
-    return reduce.dtype.is_float and reduce.dtype.bits < 32 and reduce.reducer in (SUM, PROD)
-
-
-def _widen(expr: Expr) -> Expr:
-    """A float16 or bfloat16 expression in float32: what it computes is not rounded."""
-    match expr:
-        case Binary(a, b) if not isinstance(expr, Compare):
-            return type(expr)(_widen(a), _widen(b))
-        case Neg(value):
-            return Neg(_widen(value))
-        case Call(name, args) if all(arg.dtype is expr.dtype for arg in args):
-            return Call(name, tuple([_widen(arg) for arg in args]), float32)
-        case Select(condition, true, false) | IfThenElse(condition, true, false):
-            return type(expr)(condition, _widen(true), _widen(false))
-        case _:
-            return cast(expr, float32)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from tensorc.dtypes import DType
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.ir.expr import (
+    Cast,
     Const,
     Expr,
     as_expr,
-    cast,
     eq,
     floordiv,
     if_then_else,
@@ -23,6 +23,7 @@ from tensorc.ir.expr import (
     ne,
     select,
 )
+from tensorc.ir.expr import cast as ir_cast
 from tensorc.ir.expr import const as ir_const
 from tensorc.ir.intrinsic import call
 
@@ -77,6 +78,17 @@ __all__ = [
 def const(value, dtype: DType | str | None = None) -> Expr:
     """The literal `value`, by default int64, float32 or bool. It must fit; else ExpressionError."""
     return as_expr(value) if dtype is None else ir_const(value, dtype)
+
+
+def cast(value, dtype: DType | str) -> Expr:
+    """`value` converted to a dtype; a literal is converted at once.
+
+    To float16 and bfloat16 this is a rounding, also of what has the type: such an expression is else
+    computed in float32 as far as to where it is stored.
+    """
+    result = ir_cast(value, dtype)
+    computed = result is value and result.dtype.is_float and result.dtype.bits == 16
+    return Cast(result, result.dtype) if computed else result
 
 
 def min_value(dtype: DType | str) -> Const:

@@ -159,17 +159,42 @@ def test_narrow_floats_are_summed_in_float32_and_rounded_once(dtype):
     assert tensor.dtype.name == dtype and tensor.reducer is None
     assert show(tensor.body) == f"cast({dtype}, B_sum[i])"
     assert hidden.dtype.name == "float32" and hidden.reducer == "sum"
-    load = "cast(float32, H[i, k])"
-    assert show(hidden.body) == f"-{load} * exp({load}) * float32(2.0)"
-    assert body(lambda i: te.max(H[i, k], axis=k)).reducer == "max"  # exact in any dtype
+    negative, load = "cast(float32, -H[i, k])", "cast(float32, H[i, k])"
+    assert show(hidden.body) == f"{negative} * exp({load}) * float32(2.0)"
+    largest = body(lambda i: te.max(H[i, k], axis=k))
+    assert largest.dtype.name == dtype and largest.inputs[0].dtype.name == "float32"
 
 
-def test_narrow_floats_choose_in_float32():
-    H = te.placeholder((8,), "float16", name="H")
+@pytest.mark.parametrize(
+    "function, text",
+    [
+        (lambda h, f: h * h + 1, "cast(float16, {h} * {h} + float32(1.0))"),
+        (lambda h, f: -h, "-H[i]"),
+        (lambda h, f: te.select(f > 0, h, 1.0), "select(F[i] > float32(0.0), H[i], float16(1.0))"),
+        (lambda h, f: te.select(h > 0, h * 2, h), "cast(float16, select({h} > float32(0.0), {h} * float32(2.0), {h}))"),
+        (lambda h, f: h + 1 > h, "{h} + float32(1.0) > {h}"),
+        (lambda h, f: te.isinf(h * h), "isinf({h} * {h})"),
+        (lambda h, f: te.cast(h * h, "float64"), "cast(float64, {h} * {h})"),
+        (lambda h, f: te.cast(h * h, "float16") + h, "cast(float16, cast(float32, cast(float16, {h} * {h})) + {h})"),
+        (lambda h, f: te.cast(h, "float16"), "H[i]"),
+        (lambda h, f: te.cast(f, "float16"), "cast(float16, F[i])"),
+        (lambda h, f: te.exp(h) + te.cast(f, "float16"), "cast(float16, exp({h}) + cast(float32, cast(float16, F[i])))"),
+    ],
+)
+def test_narrow_floats_are_computed_in_float32_as_far_as_to_the_store(function, text):
+    H, F = te.placeholder((8,), "float16", name="H"), te.placeholder((8,), name="F")
+    tensor = te.compute((8,), lambda i: function(H[i], F[i]), name="B")
+    assert show(tensor.body) == text.format(h="cast(float32, H[i])")
+
+
+def test_reducers_of_narrow_floats_combine_float32():
+    H = te.placeholder((4, 8), "float16", name="H")
     k = te.reduce_axis(8, name="k")
-    tensor = te.compute((), lambda: te.prod(te.select(H[k] > 0, H[k], 1.0), axis=k), name="B")
-    expected = "select(H[k] > float16(0.0), cast(float32, H[k]), float32(1.0))"
-    assert show(tensor.inputs[0].body) == expected
+    place, value = te.compute((4,), lambda i: te.argmax(H[i, k], axis=k, value=True), name="B")
+    assert (place.dtype.name, value.dtype.name) == ("int64", "float16")
+    assert [t.dtype.name for t in value.inputs[0].siblings] == ["int64", "float32"]
+    only = te.compute((4,), lambda i: te.argmin(H[i, k], axis=k), name="B")
+    assert only.reducer == "argmin" and only.dtype.name == "int64"
 
 
 def test_a_tensor_is_not_iterable():
