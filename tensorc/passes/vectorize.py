@@ -127,6 +127,7 @@ class _Vectorizer:
         self.mask: Expr | None = None
         self.unsure = False
         self.own: set[Buffer] = set()
+        self.partly: set[Buffer] = set()
         self.lets: dict[Var, Expr] = {}
 
     def run(self) -> Stmt:
@@ -134,8 +135,8 @@ class _Vectorizer:
         return self.stmt(self.loop.body)
 
     def _find_own(self, stmt: Stmt, conditions: tuple[Expr, ...]) -> None:
-        """Buffers that every lane fills anew at the same place: what is added up there is no sum
-        over lanes."""
+        """Buffers that every lane, or some lanes, fill anew at the same place: what is added up
+        there is no sum over lanes. The start of a sum, in the first lane alone, does not count."""
         if type(stmt) is If:
             conditions = (*conditions, *conjuncts(stmt.condition))
         if type(stmt) is Let:
@@ -146,8 +147,21 @@ class _Vectorizer:
             return
         if depends_on(stmt.value, stmt.buffer, self.lets):
             return
-        if EQ(self.loop.var, self.loop.start) not in conditions:
+        if not any(uses(c, self.values) for c in conditions):
             self.own.add(stmt.buffer)
+        elif not self._is_first_lane(conditions):
+            self.partly.add(stmt.buffer)
+
+    def _is_first_lane(self, conditions: tuple[Expr, ...]) -> bool:
+        """Whether conditions hold together in no lane but the first."""
+        first = self.loop.start
+        if EQ(self.loop.var, first) in conditions:
+            return True
+        together = conjunction(conditions)
+        others = [{self.loop.var: add(first, lane)} for lane in range(1, self.lanes)]
+        return all(
+            is_const(simplify(substitute(together, lane), self.domain), False) for lane in others
+        )
 
     def stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -237,6 +251,8 @@ class _Vectorizer:
         if self.mask is not None:
             self.unsure = True
         update = as_update(stmt)
+        if update is not None and buffer in self.partly:
+            raise _NoVectorForm
         if update is not None and buffer not in self.own:
             op, term = update
             return Store(

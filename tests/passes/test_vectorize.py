@@ -195,3 +195,27 @@ def test_a_sum_that_every_lane_makes_anew_is_no_sum_over_lanes():
             C[i] = B[i] * T[0]
     """)
     assert "reduce" not in show(g) and "C[ramp(0, 1, 8)]" in show(g)
+
+
+def test_the_start_of_a_sum_in_the_first_lane_by_any_condition():
+    g = vector("""
+        function main(A: float32[2], out C: float32[2])
+          for i in 0 .. 2
+            for k in 0 .. 6 vectorized
+              if k // 2 == 0 and k % 2 == 0
+                C[i] = float32(0.0)
+              C[i] = C[i] + A[i]
+    """)
+    assert "C[i] + reduce_add(broadcast(A[i], 6))" in show(g)
+
+
+def test_a_start_in_the_midst_of_a_sum():
+    g = vector("""
+        function main(A: float32[8], out C: float32[1])
+          C[0] = float32(0.0)
+          for k in 0 .. 8 vectorized
+            if k % 3 == 2
+              C[0] = float32(0.0)
+            C[0] = C[0] + A[k]
+    """)
+    assert "ramp" not in show(g)
