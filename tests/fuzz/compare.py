@@ -70,7 +70,9 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
     if scheduled is not None and is_small:
         complaint = _interpreted(scheduled.function, inputs, expected)
         if complaint:
-            return Verdict("schedule", f"the scheduled function: {complaint}", show(scheduled.function))
+            return Verdict(
+                "schedule", f"the scheduled function: {complaint}", show(scheduled.function)
+            )
     announce(case)
     try:
         complaint = _called(kernel, function, inputs, expected, case)
@@ -78,7 +80,9 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
         return _escaped("calling", error, scheduled)
     if not complaint:
         return Verdict("ok")
-    return Verdict("kernel", f"the kernel: {complaint}", _where(kernel.function, case, inputs, expected))
+    return Verdict(
+        "kernel", f"the kernel: {complaint}", _where(kernel.function, case, inputs, expected)
+    )
 
 
 def _perform(s: Schedule, case: Case) -> Case:

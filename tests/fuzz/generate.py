@@ -160,7 +160,9 @@ class Generator:
                 load = Code("te.if_then_else({}, {}, {})", (condition, load, other), dtype)
             return load
         holes = ", ".join(["{}"] * len(conditions))
-        return Code(f"te.if_then_else(te.all({holes}), {{}}, {{}})", (*conditions, load, other), dtype)
+        return Code(
+            f"te.if_then_else(te.all({holes}), {{}}, {{}})", (*conditions, load, other), dtype
+        )
 
     def index(self, text: str, scope: list[Axis]) -> tuple[Code, list[Code]] | None:
         """An index into a dimension, and the conditions under which it is inside."""
@@ -222,7 +224,9 @@ class Generator:
             return Code(f"te.const({rng.random() < 0.5})", (), dtype)
         if dtype in FLOATS:
             odd = rng.choice((0.1, -2.7, 1e-3)) if not self.is_exact else 0.5
-            return Code(f'te.const({rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, odd))}, "{dtype}")', (), dtype)
+            return Code(
+                f'te.const({rng.choice((0.0, 1.0, -1.0, 2.0, 3.0, odd))}, "{dtype}")', (), dtype
+            )
         low = 0 if dtype.startswith("u") else -3
         return Code(f'te.const({rng.choice((0, 1, 2, 7, low))}, "{dtype}")', (), dtype)
 
@@ -230,7 +234,15 @@ class Generator:
         return value if value.dtype == dtype else Code(f'te.cast({{}}, "{dtype}")', (value,), dtype)
 
     def other(self, dtype: str) -> str:
-        others = ("bool", "int32", "float32", "float64", "uint8", "int64", self.rng.choice(INTEGERS))
+        others = (
+            "bool",
+            "int32",
+            "float32",
+            "float64",
+            "uint8",
+            "int64",
+            self.rng.choice(INTEGERS),
+        )
         return self.rng.choice([each for each in others if each != dtype])
 
     def choice(self, dtype: str, depth: int, scope: list[Axis]) -> Code:
@@ -280,7 +292,15 @@ class Generator:
             one = ("(-{})", "te.abs({})") if not dtype.startswith("u") else ("(-{})",)
             return Code(rng.choice(one), (self.expr(dtype, depth - 1, scope),), dtype)
         common = ("({} + {})", "({} - {})", "({} * {})", "te.minimum({}, {})", "te.maximum({}, {})")
-        rare = ("({} // {})", "({} % {})", "({} & {})", "({} | {})", "({} ^ {})", "({} << {})", "({} >> {})")
+        rare = (
+            "({} // {})",
+            "({} % {})",
+            "({} & {})",
+            "({} | {})",
+            "({} ^ {})",
+            "({} << {})",
+            "({} >> {})",
+        )
         text = rng.choice(common if rng.random() < 0.55 else rare)
         return Code(text, self.two(dtype, depth, scope), dtype)
 
@@ -328,7 +348,9 @@ class Generator:
         loads = []
         for (d0, d1, i0, i1), is_batched in ((a, bool(batch)), (b, has_batch)):
             name = self.input((*(batch if is_batched else ()), d0, d1), self.dtype)
-            loads.append(_load(name, [*map(_index, ("b",) * is_batched), _index(i0), _index(i1)], self.dtype))
+            loads.append(
+                _load(name, [*map(_index, ("b",) * is_batched), _index(i0), _index(i1)], self.dtype)
+            )
         product: Code = Code("({} * {})", tuple(loads), self.dtype)
         body = Code(f"te.sum({{}}, axis={r})", (product,), self.dtype)
         shape = (*batch, m, n)
@@ -403,7 +425,11 @@ class Generator:
             if total is None:
                 total = point
             else:
-                total = Code(rng.choice(("({} + {})", "({} + {})", "te.maximum({}, {})")), (total, point), self.dtype)
+                total = Code(
+                    rng.choice(("({} + {})", "({} + {})", "te.maximum({}, {})")),
+                    (total, point),
+                    self.dtype,
+                )
         result = tuple([f"{text} - 2" for text in shape]) if mode == "valid" else shape
         self.add(result, total)
 

@@ -158,7 +158,9 @@ def data(each: Input, shape: tuple[int, ...], rng: np.random.Generator) -> np.nd
     if each.values == "small":
         return rng.integers(-4, 5, shape).astype(each.dtype)
     if each.values == "powers":
-        return np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-3, 4, shape)).astype(each.dtype)
+        return np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-3, 4, shape)).astype(
+            each.dtype
+        )
     values = rng.standard_normal(shape).astype(each.dtype)
     if each.values == "special":
         info = np.finfo(each.dtype)

@@ -157,7 +157,9 @@ class _Reference:
         else:
             error = a.error + b.error
         narrow = dtype.numpy.type
-        return _rounded(value, error, dtype, _PLAIN[cls](a.value.astype(narrow), b.value.astype(narrow)))
+        return _rounded(
+            value, error, dtype, _PLAIN[cls](a.value.astype(narrow), b.value.astype(narrow))
+        )
 
 
 def _rounded(value, error, dtype: DType, native=None) -> Value:
@@ -171,7 +173,9 @@ def _rounded(value, error, dtype: DType, native=None) -> Value:
     if native is None:
         return Value(value, error + more)
     is_exact = error == 0
-    return Value(np.where(is_exact, native.astype(WIDE), value), np.where(is_exact, 0, error + more))
+    return Value(
+        np.where(is_exact, native.astype(WIDE), value), np.where(is_exact, 0, error + more)
+    )
 
 
 def _reduce(cls: type, terms: Value, axes: tuple[int, ...], dtype: DType) -> Value:
@@ -254,7 +258,9 @@ def _cast(found: Value, source: DType, target: DType) -> Value:
     if not source.is_float:
         return Value(value.astype(target.numpy), error)
     whole = _saturated(value, target)
-    turns = (_saturated(value - error, target) != whole) | (_saturated(value + error, target) != whole)
+    turns = (_saturated(value - error, target) != whole) | (
+        _saturated(value + error, target) != whole
+    )
     return Value(whole, np.where((error > 0) & turns, UNKNOWN, 0))
 
 
@@ -320,7 +326,9 @@ def _ulps(name: str, value, dtype: DType) -> np.ndarray:
 
 def _quotient_error(a: Value, b: Value, value) -> np.ndarray:
     size = abs(b.value)
-    error = np.where(a.error + b.error == 0, 0, (a.error + _times(b.error, abs(value))) / (size - b.error))
+    error = np.where(
+        a.error + b.error == 0, 0, (a.error + _times(b.error, abs(value))) / (size - b.error)
+    )
     is_unsure = (size <= b.error) & ~((b.value == 0) & (a.value == 0) & (a.error + b.error == 0))
     return np.where(is_unsure, UNKNOWN, error)  # also a / 0: the sign of the zero is not followed
 

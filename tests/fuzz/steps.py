@@ -147,7 +147,11 @@ def _transform_layout(s, rng, block, loops):
         parts[axis : axis + 1] = [f"{parts[axis]} // {factor}", f"{parts[axis]} % {factor}"]
     rng.shuffle(parts)
     comma = "," if len(parts) == 1 else ""
-    return "transform_layout", (block, buffer.name, f"lambda {', '.join(names)}: ({', '.join(parts)}{comma})")
+    return "transform_layout", (
+        block,
+        buffer.name,
+        f"lambda {', '.join(names)}: ({', '.join(parts)}{comma})",
+    )
 
 
 def _decompose(s, rng, block, loops):
@@ -156,7 +160,9 @@ def _decompose(s, rng, block, loops):
 
 def _inner(s: Schedule) -> list[str]:
     """The blocks whose results stay inside the function."""
-    writes = [(b.name, w.buffer) for b in all_blocks(s.function) for w in walk(b) if type(w) is Store]
+    writes = [
+        (b.name, w.buffer) for b in all_blocks(s.function) for w in walk(b) if type(w) is Store
+    ]
     return [name for name, buffer in writes if buffer in s.function.allocs]
 
 
