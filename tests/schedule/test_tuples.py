@@ -1,0 +1,144 @@
+"""Schedule steps on blocks that update several buffers: they keep the answer, or say why not."""
+
+import pytest
+
+from tensorc import te
+from tensorc.errors import ScheduleError
+from tensorc.schedule import Schedule
+from tests.schedule.same import assert_same
+
+M, K = 6, 20
+
+
+def best(parts: str = "index") -> Schedule:
+    A = te.placeholder((M, K), "float32", name="A")
+    k = te.reduce_axis(K, name="k")
+    if parts == "index":
+        C = te.compute((M,), lambda i: te.argmax(A[i, k], axis=k), name="C")
+        return Schedule(te.lower([A, C]))
+    if parts == "after":
+        C = te.compute((M,), lambda i: te.argmax(A[i, k], axis=k), name="C")
+        D = te.compute((M,), lambda i: C[i] * 2, name="D")
+        return Schedule(te.lower([A, D]))
+    if parts == "before":
+        B = te.compute((M, K), lambda i, k: A[i, k] * 2.0, name="B")
+        C, V = te.compute((M,), lambda i: te.argmax(B[i, k], axis=k, value=True), name="C")
+        return Schedule(te.lower([A, C, V]))
+    C, V = te.compute((M,), lambda i: te.argmax(A[i, k], axis=k, value=True), name="C")
+    return Schedule(te.lower([A, C, V]))
+
+
+def check(s: Schedule) -> None:
+    assert_same(s.origin, s.function)
+
+
+def test_split_and_reorder():
+    s = best()
+    i, k = s.loops("C")
+    s.reorder(k, i)
+    s.split(k, factors=(None, 8))
+    check(s)
+    s = best("pair")
+    i, k = s.loops("C")
+    _, i1 = s.split(i, factors=(None, 4))
+    s.reorder(k, i1)
+    s.decompose_reduction("C", k)
+    check(s)
+
+
+def test_the_init_block_writes_every_buffer_and_names_no_identity():
+    s = best("pair")
+    init = s.decompose_reduction("C", s.loops("C")[1])
+    text = s.show()
+    assert "block C_init\n" in text and "block C {identity.0" in text
+    assert len(s.loops(init)) == 1
+    check(s)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_vectorize(axis):
+    s = best("pair")
+    loops = list(s.loops("C"))
+    _, lane = s.split(loops[axis], factors=(None, 8))
+    if axis == 0:
+        s.reorder(loops[1], lane)
+    s.vectorize(lane)
+    check(s)
+
+
+def test_parallel_and_unroll():
+    s = best("pair")
+    i, k = s.loops("C")
+    s.parallel(i)
+    _, k1 = s.split(k, factors=(None, 4))
+    s.unroll(k1)
+    check(s)
+
+
+def test_reduce_loops_are_not_for_tasks():
+    s = best()
+    with pytest.raises(ScheduleError) as caught:
+        s.parallel(s.loops("C")[1])
+    assert str(caught.value) == (
+        "parallel(loop 'C.k'): iterator 'k' of block 'C', which reduces, is bound to it; its "
+        "iterations depend on one another"
+    )
+
+
+def test_a_producer_is_inlined_and_placed():
+    s = best("before")
+    s.compute_inline("B")
+    check(s)
+    s = best("before")
+    s.compute_at("B", s.loops("C")[0])
+    check(s)
+
+
+def test_a_tuple_is_not_placed_in_its_consumer():
+    s = best("after")
+    with pytest.raises(ScheduleError) as caught:
+        s.compute_at("C", s.loops("D")[0])
+    assert str(caught.value) == (
+        "compute_at(block 'C', loop 'D.i'): the block must write one buffer, it writes 2"
+    )
+
+
+def test_copies_of_what_a_tuple_reads():
+    s = best("pair")
+    s.cache_read("C", "A")
+    check(s)
+
+
+def test_a_tuple_is_not_inlined():
+    s = best("after")
+    with pytest.raises(ScheduleError) as caught:
+        s.compute_inline("C")
+    assert str(caught.value) == (
+        "compute_inline(block 'C'): it has reduce iterators; only a block without a reduction can "
+        "be inlined"
+    )
+
+
+def test_the_layout_of_one_buffer_changes():
+    s = best("after")
+    s.transform_layout("C", "C", lambda i: (i // 4, i % 4))
+    check(s)
+
+
+def test_a_tuple_writes_no_copy():
+    s = best("pair")
+    with pytest.raises(ScheduleError) as caught:
+        s.cache_write("C")
+    assert str(caught.value) == (
+        "cache_write(block 'C'): the block must write one buffer, it writes 'C.v0', 'C.v1'"
+    )
+
+
+def test_traces_replay():
+    s = best("pair")
+    i, k = s.loops("C")
+    _, lane = s.split(k, factors=(None, 8))
+    s.vectorize(lane)
+    s.decompose_reduction("C", s.loops("C")[1])
+    again = s.trace.apply(best("pair"))
+    assert again.show() == s.show()
