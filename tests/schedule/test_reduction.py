@@ -175,3 +175,26 @@ def test_not_inside_lanes_that_reduce():
     function = vectorize(function, k0)
     with pytest.raises(ScheduleError, match="lies in the vectorized reduce loop 'C.k.0'"):
         decompose_reduction(function, "C", "C.i")
+
+
+def test_of_a_result_without_elements():
+    before = parse(
+        """
+function f(A: float32[1, 0], out C: float32[1, 0])
+  for C.i in 0 .. 1
+    for C.j in 0 .. 0
+      for C.k in 0 .. 1
+        block C
+          spatial i: 1 = C.i
+          spatial j: 0 = C.j
+          reduce k: 1 = C.k
+          init
+            C[i, j] = float32(0.0)
+          C[i, j] = C[i, j] + A[k, j]
+""".strip()
+    )
+    function, loop = fuse(before, ("C.i", "C.j", "C.k"))
+    function, loops = split(function, loop, (1, None))
+    function, loop = fuse(function, loops)
+    function, _ = decompose_reduction(function, "C", loop)
+    assert_same(before, function)

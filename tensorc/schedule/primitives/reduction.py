@@ -97,8 +97,11 @@ def _sorted_loops(place: Place, inner: Sequence[For]) -> tuple[list[For], dict[V
     start.
 
     Reduce loops are left out if the reduce iterators are 0 nowhere but at their start; else they
-    are copied like the others, and the predicate of the new block finds the iteration.
+    are copied like the others, and the predicate of the new block finds the iteration. So they are
+    for a result without elements, where it may be any loop that never runs.
     """
+    if any(it.kind == "spatial" and is_const(it.extent, 0) for it in place.node.iters):
+        return list(inner), {}
     spatial = [it.binding for it in place.node.iters if it.kind == "spatial"]
     only = [loop for loop in inner if not any(uses(binding, (loop.var,)) for binding in spatial)]
     if not is_zero_only_first(place, only):
