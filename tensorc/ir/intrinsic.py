@@ -24,8 +24,8 @@ class Intrinsic:
 
     `kinds` are the dtype kinds that it takes ("float", "int", "bool"). `result` gives the dtype of the call from that
     of its first argument, by default the same. `meaning` computes it on NumPy arrays; `reduces` marks the horizontal
-    reductions, which take a vector to a scalar; `native` marks what depends on the float type itself. All else on floats
-    is computed in float64 and rounded once.
+    reductions, which take a vector to a scalar; `native` marks what depends on the float type itself. All else on
+    floats is computed in float64 and rounded once.
     """
 
     name: str

@@ -7,7 +7,19 @@ from collections.abc import Iterable, Mapping
 
 from tensorc.arith import Affine, Domain, affine
 from tensorc.ir.expr import (
-    GE, GT, LE, LT, And, Binary, Buffer, Const, Expr, Load, Var, is_const, logical_and,
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Var,
+    is_const,
+    logical_and,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import OPERATIONS

@@ -52,7 +52,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
-from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses, walk_expr
+from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses
 from tensorc.passes.common import (
     as_update,
     conjunction,

@@ -193,8 +193,9 @@ def _decode(key: str, data: bytes) -> Artifact | None:
         params = tuple(_param(item) for item in meta.pop("params"))
         scalars, derived = tuple(meta.pop("scalars")), tuple(meta.pop("derived"))
         code, bitcode = payload[start:end], payload[end:]
-        rest = {"scalars": scalars, "derived": derived, "code": code, "bitcode": bitcode}
-        return Artifact(params=params, **rest, **meta)
+        return Artifact(
+            params=params, scalars=scalars, derived=derived, code=code, bitcode=bitcode, **meta
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

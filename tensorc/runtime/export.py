@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 from functools import cache
@@ -200,6 +199,8 @@ def _shared(entry: Entry, path: Path, code: bytes, libraries: list[str]) -> byte
     # Threads stand in the code of the pool, and blocks of workspace are kept: never unload.
     stays = elf and (entry.keeps_workspace or entry.threads is not None)
     linker = ["-soname", path.name] * elf + ["-z", "nodelete"] * stays
+    import subprocess  # nothing else needs it, and it takes 3 ms to import
+
     failures = []
     with tempfile.TemporaryDirectory(prefix="tensorc-") as folder:
         source, result = Path(folder, "kernel.o"), Path(folder, "kernel.so")
