@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc.arith import affine
-from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from tensorc.dtypes import int64
+from tensorc.ir.expr import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Select,
+    Var,
+)
 from tensorc.ir.stmt import Block, Store
-from tensorc.ir.walk import exprs, variables, walk, walk_expr
+from tensorc.ir.walk import children, exprs, variables, walk, walk_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +60,8 @@ class Access:
 class Pattern:
     """A block as recipes see it: `store` is its widest write, `loads` its distinct reads other than of what it updates.
 
-    `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20.
+    `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20. `itemsize`
+    is of the widest element that is moved or computed: float16 elements are computed in four bytes.
     """
 
     block: str
@@ -97,7 +111,7 @@ def pattern(block: Block) -> Pattern:
         Axis(it.var.name, _extent(it.extent), it.kind, frozenset([loops[v] for v in variables(it.extent) if v in loops]))
         for it in block.iters
     ])  # fmt: skip
-    itemsize = max([written.itemsize, *[read.itemsize for read in reads]])
+    itemsize = max([written.itemsize, *[read.itemsize for read in reads], *map(_width, values)])
     return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
 
 
@@ -145,3 +159,16 @@ def _cost(expr: Expr) -> int:
         elif isinstance(e, (Binary, Cast, Select)) and not e.dtype.is_bool:
             cost += 1
     return cost
+
+
+def _width(expr: Expr) -> int:
+    """Bytes of the widest number computed in a value, its indices and conditions left out."""
+    match expr:
+        case Load() | Const() | Var():
+            return 0
+        case Select(_, true, false) | IfThenElse(_, true, false):
+            return max(_width(true), _width(false))
+        case Compare(a, b):
+            return 0 if a.dtype is int64 else max(_width(a), _width(b))
+        case _:
+            return max([expr.dtype.bytes, *map(_width, children(expr))])
