@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorc.ir.expr import (
     Add,
+    Binary,
     BitAnd,
     BitOr,
     BitXor,
@@ -93,9 +94,9 @@ def _mean(extent: Expr, middles: Middles) -> int | Expr:
 
 def _folded(expr: Expr) -> Expr:
     """A sum, difference or product of literals as a literal."""
-    if type(expr) in _FOLDED and type(expr.a) is Const and type(expr.b) is Const:
-        return _FOLDED[type(expr)](expr.a, expr.b)
-    return expr
+    if not isinstance(expr, Binary) or type(expr) not in _FOLDED:
+        return expr
+    return _FOLDED[type(expr)](expr.a, expr.b) if type(expr.a) is Const and type(expr.b) is Const else expr
 
 
 _FOLDED = {Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv}

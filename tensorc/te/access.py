@@ -200,8 +200,9 @@ def written(expr: Expr) -> str:
     """The text of an expression without the conversions of indices, and without promises."""
 
     def rule(e: Expr) -> Expr | None:
-        is_widened = type(e) is Cast and e.dtype is int64 and e.value.dtype.is_int
-        return e.value if is_widened or type(e) is Assume else None
+        if type(e) is Assume or (type(e) is Cast and e.dtype is int64 and e.value.dtype.is_int):
+            return e.value
+        return None
 
     return show(rewrite(expr, rule))
 

@@ -15,7 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 from tensorc.arith import Domain, affine, can_prove
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
-    Buffer, Const, Expr, Load, Var, const, if_then_else, index, logical_and, logical_not, logical_or,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Var,
+    const,
+    if_then_else,
+    index,
+    logical_and,
+    logical_not,
+    logical_or,
 )  # fmt: skip
 from tensorc.ir.stmt import MOST_PLACES, Block, BlockIter, Check, For, If, Stmt, Store, seq
 from tensorc.ir.walk import substitute, substitute_stmt, uses, variables, walk_expr
@@ -118,7 +128,7 @@ class _Nest:
     def _loops(self, name: str, axes: list[Var], init: Stmt, body: Stmt) -> Stmt:
         loops = {var: Var(self.unique(f"{name}.{var.name}")) for var in axes}
         extents = {var: substitute(self.lowered(self.extents[var]), loops) for var in axes}
-        own: dict[Var, Expr] = {var: Var(var.name) for var in axes}  # those of the stage are its own
+        own = {var: Var(var.name) for var in axes}  # those of the stage are its own
         iters = tuple([BlockIter(own[var], extents[var], "reduce", loops[var]) for var in axes])
         nest: Stmt = Block(name, iters, _TRUE, init, substitute_stmt(body, own))
         for var in reversed(axes):
@@ -187,8 +197,9 @@ def _message(demand: Demand, axes: list[Var]) -> tuple[str, tuple[Expr, ...]]:
     which = f" of dimension {demand.dimension}" if len(load.indices) > 1 else ""
     places = ", ".join([f"{var.name} = {{{n}}}" for n, var in enumerate(axes)])
     where = f" at {places}" if places else ""
+    limit: tuple[Expr, ...] = ()
     if type(extent) is Const:
-        last, limit = str(extent.value - 1), ()
+        last = str(extent.value - 1)
         if extent.value == 0:
             return f"access {written(load)}: index {{value}}{which}{where}, where there is no element", ()
     else:

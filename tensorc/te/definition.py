@@ -419,7 +419,7 @@ def _useful(guards: tuple[Expr, ...], reduce: Reduce) -> tuple[Expr, ...]:
     by_data = any(_is_by_data(e) for value in reduce.values for e in walk_expr(value))
 
     def is_useful(guard: Expr) -> bool:
-        if any(type(e) is Reduce or type(e) is Load and not by_data for e in walk_expr(guard)):
+        if any(type(e) is Reduce or (type(e) is Load and not by_data) for e in walk_expr(guard)):
             return False
         axes = free_axes(guard)
         return not axes or not free.isdisjoint(axes)

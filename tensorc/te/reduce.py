@@ -102,7 +102,7 @@ def reduce_axis(extent, name: str | None = None) -> Axis:
     """
     is_named = name is not None
     name = "k" if name is None else check_name("reduce_axis", name)
-    start = 0
+    start: int | Expr = 0
     if isinstance(extent, (tuple, list)):
         start, extent = _from_range(name, extent)
     extent = check_extent(f"reduce_axis {name!r}", extent, varies=True)

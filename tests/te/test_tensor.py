@@ -178,7 +178,10 @@ def test_narrow_floats_are_summed_in_float32_and_rounded_once(dtype):
         (lambda h, f: te.cast(h * h, "float16") + h, "cast(float16, cast(float32, cast(float16, {h} * {h})) + {h})"),
         (lambda h, f: te.cast(h, "float16"), "H[i]"),
         (lambda h, f: te.cast(f, "float16"), "cast(float16, F[i])"),
-        (lambda h, f: te.exp(h) + te.cast(f, "float16"), "cast(float16, exp({h}) + cast(float32, cast(float16, F[i])))"),
+        (
+            lambda h, f: te.exp(h) + te.cast(f, "float16"),
+            "cast(float16, exp({h}) + cast(float32, cast(float16, F[i])))",
+        ),
     ],
 )
 def test_narrow_floats_are_computed_in_float32_as_far_as_to_the_store(function, text):

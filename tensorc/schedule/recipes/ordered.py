@@ -1,10 +1,11 @@
-"""Blocks that run in order: scans and updates. What is proved apart becomes lanes and tasks, the rest stays as it is."""
+"""Blocks that run in order: scans and updates. What is proved apart becomes lanes and tasks, the rest stays so."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tensorc.errors import ScheduleError
 from tensorc.schedule.knobs import Knobs
@@ -67,7 +68,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
 
         _attempt(s, vectors)
     for axis, loop in zip(pattern.axes, list(order)) if plan.parallel else ():
-        if axis.extent != 1 and _attempt(s, lambda trial, loop=loop: _share(trial, loop, order)):
+        if axis.extent != 1 and _attempt(s, partial(_share, loop=loop, order=order)):
             return
 
 
