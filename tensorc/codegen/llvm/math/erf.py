@@ -11,7 +11,7 @@ were rounded.
 from __future__ import annotations
 
 from tensorc.codegen.llvm.math.exp import exp_of_small, reduce_exp, scaled
-from tensorc.codegen.llvm.math.lanes import Lanes, polynomial, quotient, two_product, where
+from tensorc.codegen.llvm.math.lanes import Lanes, polynomial, two_product, where
 from tensorc.codegen.llvm.math.table import implements
 
 _SMALL = {
@@ -119,8 +119,8 @@ def _complement(x: Lanes) -> Lanes:
     square, rest = two_product(x, x)
     r, n, k = reduce_exp(-square)
     power = exp_of_small(r - rest)
-    t = quotient(x - _CENTRE[bits], x + _CENTRE[bits])
-    return scaled(quotient(power * polynomial(t, _SCALED[bits]), x.fma(2.0, 1.0)), n, k)
+    t = (x - _CENTRE[bits]) / (x + _CENTRE[bits])
+    return scaled(power * polynomial(t, _SCALED[bits]) / x.fma(2.0, 1.0), n, k)
 
 
 @implements("erfc")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from tensorc.codegen.llvm.math.lanes import Lanes, nearest, polynomial, power_of_two, quotient, where
+from tensorc.codegen.llvm.math import avx512
+from tensorc.codegen.llvm.math.lanes import Lanes, nearest, polynomial, power_of_two, where
 from tensorc.codegen.llvm.math.table import implements
 
 _TERMS = {
@@ -67,19 +68,10 @@ def expm1_of_small(r: Lanes) -> Lanes:
 
 def scaled(x: Lanes, n: Lanes, k: Lanes) -> Lanes:
     """x * 2^k with one rounding, for x about 1; n is k as a float."""
-    name = {512: "512", 256: "256", 128: "128"}.get(x.kind.bits * x.kind.lanes)
-    if name is None or not x.ctx.module.target.has("avx512vl"):
-        half = k >> 1  # 2^k alone may be out of range
-        return x * power_of_two(half) * power_of_two(k - half)
-    module, kind = x.ctx.module, x.value.type
-    name = f"llvm.x86.avx512.mask.scalef.p{'s' if x.kind.bits == 32 else 'd'}.{name}"
-    wide = name.endswith("512")
-    mask = f"i{max(8, x.kind.lanes)}"
-    module.declare(name, f"{kind} ({kind}, {kind}, {kind}, {mask}{', i32' if wide else ''})")
-    rounding = ", i32 4" if wide else ""
-    text = f"call {kind} @{name}({x.value.typed}, {n.value.typed}, {x.value.typed}, {mask} -1{rounding})"
-    value = x.ctx.builder.pure(text, kind, max(x.value.depth, n.value.depth))
-    return Lanes(x.ctx, x.kind, value)
+    if avx512.has_instructions(x):
+        return avx512.scale(x, n)
+    half = k >> 1  # 2^k alone may be out of range
+    return x * power_of_two(half) * power_of_two(k - half)
 
 
 def _clamped(x: Lanes, least: float, greatest: float) -> Lanes:
@@ -126,17 +118,26 @@ def _expm1(x: Lanes) -> Lanes:
 @implements("sigmoid")
 def _sigmoid(x: Lanes) -> Lanes:
     power = exp(-x.abs())
-    return quotient(where(x < 0.0, power, 1.0), power + 1.0)
+    return where(x < 0.0, power, 1.0) / (power + 1.0)
 
 
 @implements("tanh")
 def _tanh(x: Lanes) -> Lanes:
-    # t / (t + 2) with t = e^2|x| - 1; beyond the bound it rounds to 1.
-    doubled = x.abs() * 2.0
-    r, _, k = reduce_exp(doubled.least(20.0 if x.kind.bits == 32 else 40.0))
+    # With t = (e^2|x| - 1) / 2 it is t / (t + 1); beyond the bound it rounds to 1.
+    bits = x.kind.bits
+    size = x.abs().least(10.0 if bits == 32 else 20.0)
+    n, k = nearest(size, 2 * math.log2(math.e))
+    high, low = LN2[bits]
+    if bits == 32 and x.ctx.module.target.fma:  # the error of ln 2 / 2 matters only where e^2|x| is large
+        r = n.fma(-math.log(2) / 2, size)
+    else:
+        r = n.fma(-low / 2, n.fma(-high / 2, size))
+    # (e^2r - 1) / 2 = r + r^2 (2 q(2r))
+    terms = [term * 2.0 ** (i + 1) for i, term in enumerate(_TERMS[bits])]
+    small = (r * r).fma(polynomial(r, terms), r)
     scale = power_of_two(k)
-    power = expm1_of_small(r).fma(scale, scale - 1.0)
-    return quotient(power, power + 2.0).copysign(x)
+    power = small.fma(scale, scale.fma(0.5, -0.5))
+    return (power / (power + 1.0)).copysign(x)
 
 
 @implements("sinh")

@@ -306,17 +306,3 @@ def float_of(k: Lanes) -> Lanes:
     rounder = 1.5 * 2.0**52
     bits = int(np.float64(rounder).view(np.int64))
     return (k + bits).as_float() - rounder
-
-
-def quotient(a: Lanes, b: Lanes) -> Lanes:
-    """a / b within 1 ulp, for b of moderate size: by an estimate of 1 / b where there is one."""
-    names = {16: "rcp14.ps.512", 8: "rcp14.ps.256", 4: "rcp14.ps.128"}
-    name = names.get(a.kind.lanes)
-    if a.kind.bits != 32 or name is None or not a.ctx.module.target.has("avx512vl"):
-        return a / b
-    module, kind, mask = a.ctx.module, b.value.type, "i16" if a.kind.lanes == 16 else "i8"
-    module.declare(f"llvm.x86.avx512.{name}", f"{kind} ({kind}, {kind}, {mask})")
-    text = f"call {kind} @llvm.x86.avx512.{name}({b.value.typed}, {kind} zeroinitializer, {mask} -1)"
-    estimate = Lanes(a.ctx, a.kind, a.ctx.builder.pure(text, kind, b.value.depth))
-    first = a * estimate
-    return first.fma((-b).fma(estimate, 1.0), first)

@@ -1,7 +1,7 @@
-"""Logarithms: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), log x = k ln 2 + log(1 + f).
+"""Logarithms: x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2, log x = k ln 2 + log(1 + f).
 
-float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.2.
-float64: with s = f / (2 + f), log(1 + f) = 2 s + s^3 p(s^2), relative error 2^-59.4; in the form
+float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.3.
+float64: with s = f / (2 + f), log(1 + f) = 2 s + s^3 p(s^2), relative error 2^-55.9; in the form
 f - (f^2/2 - s (f^2/2 + s^2 p)) no rounding of s matters. Both p are minimax polynomials found by
 Remez' exchange in 50 digits.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from tensorc.codegen.llvm.math import avx512
 from tensorc.codegen.llvm.math.exp import LN2, LOG10_2, exp
 from tensorc.codegen.llvm.math.lanes import (
     Lanes,
@@ -23,23 +24,23 @@ from tensorc.codegen.llvm.math.table import implements
 
 _TERMS = {
     32: (
-        0.3333333134651184,
-        -0.2500082552433014,
-        0.20001265406608582,
-        -0.16623196005821228,
-        0.14200647175312042,
-        -0.13160882890224457,
-        0.12770923972129822,
-        -0.07644813507795334,
+        0.3333345055580139,
+        -0.25000065565109253,
+        0.19990688562393188,
+        -0.1664847731590271,
+        0.14484043419361115,
+        -0.13153240084648132,
+        0.10405580699443817,
+        -0.044475626200437546,
     ),
     64: (
-        0.6666666666666735,
-        0.3999999999940935,
-        0.2857142874368561,
-        0.22222198429147536,
-        0.18183572343142151,
-        0.1531383251907255,
-        0.14798254883397047,
+        0.6666666666667271,
+        0.39999999996159863,
+        0.2857142939563274,
+        0.22222138472691214,
+        0.18186357278237547,
+        0.15250163954821086,
+        0.15368385433657636,
     ),
 }
 # 1 / log(base) in two parts.
@@ -48,23 +49,27 @@ _LOG10_E = {32: (0.4342944920063019, -1.0103049952192578e-08), 64: (0.4342944819
 
 
 def log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(f, k) with x = 2^k (1 + f), k an integer, for positive finite x, subnormals included."""
-    shift = 23 if x.kind.bits == 32 else 54
+    """(f, n) with x = 2^n (1 + f), n whole, for positive finite x, subnormals included."""
+    if avx512.has_instructions(x):
+        m = avx512.mantissa(x)
+        return m - 1.0, avx512.exponent(x) - avx512.exponent(m)
+    shift = 23.0 if x.kind.bits == 32 else 54.0
     tiny = x < (2.0**-126 if x.kind.bits == 32 else 2.0**-1022)
     f, k = normal_log_parts(where(tiny, x * 2.0**shift, x))
-    return f, k - where(tiny, k.literal(shift), 0)
+    n = float_of(k)
+    return f, where(tiny, n - shift, n)
 
 
 def normal_log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """As `log_parts`, for normal numbers."""
+    """(f, k) with x = 2^k (1 + f), k an integer, for positive normal x."""
     mantissa = 23 if x.kind.bits == 32 else 52
     bits = x.bits()
-    k = (bits - x.literal(math.sqrt(0.5)).bits()) >> mantissa
+    k = (bits - x.literal(0.75).bits()) >> mantissa
     return (bits - (k << mantissa)).as_float() - 1.0, k
 
 
 def log1p_rest(f: Lanes) -> Lanes:
-    """log(1 + f) - f for sqrt(1/2) <= 1 + f < sqrt(2)."""
+    """log(1 + f) - f for -1/4 <= f < 1/2."""
     square = f * f
     if f.kind.bits == 32:
         return square.fma(-0.5, square * f * polynomial(f, _TERMS[32]))
@@ -73,15 +78,16 @@ def log1p_rest(f: Lanes) -> Lanes:
     return s * z.fma(polynomial(z, _TERMS[64]), half) - half
 
 
-def natural(f: Lanes, k: Lanes) -> Lanes:
-    """log(2^k (1 + f))."""
+def natural(f: Lanes, n: Lanes) -> Lanes:
+    """log(2^n (1 + f))."""
     high, low = LN2[f.kind.bits]
-    n = float_of(k)
     return n.fma(high, n.fma(low, log1p_rest(f)) + f)
 
 
 def _with_special_cases(x: Lanes, result: Lanes) -> Lanes:
     """`result` for positive finite x; NaN below 0, -inf for 0, else x."""
+    if avx512.has_instructions(x):  # they give infinite n and NaN by themselves
+        return result
     result = where(x < math.inf, result, x)
     return where(x <= 0.0, where(x.equals(0.0), x.literal(-math.inf), math.nan), result)
 
@@ -94,18 +100,17 @@ def log(x: Lanes) -> Lanes:
 
 @implements("log2")
 def _log2(x: Lanes) -> Lanes:
-    f, k = log_parts(x)
+    f, n = log_parts(x)
     high, low = _LOG2_E[x.kind.bits]
     fraction = f.fma(high, f.fma(low, log1p_rest(f) * high))
-    return _with_special_cases(x, float_of(k) + fraction)
+    return _with_special_cases(x, n + fraction)
 
 
 @implements("log10")
 def _log10(x: Lanes) -> Lanes:
-    f, k = log_parts(x)
+    f, n = log_parts(x)
     high, low = _LOG10_E[x.kind.bits]
     high2, low2 = LOG10_2[x.kind.bits]
-    n = float_of(k)
     fraction = f.fma(high, n.fma(low2, f.fma(low, log1p_rest(f) * high)))
     return _with_special_cases(x, n.fma(high2, fraction))
 
@@ -115,7 +120,7 @@ def log_of_sum(high: Lanes, low: Lanes, extra: Lanes | int = 0) -> Lanes:
     f, k = normal_log_parts(high)
     far = k > 100  # there `low` is nothing, and 2^-k might be too small
     f = low.fma(power_of_two(-where(far, k.literal(100), k)), f)
-    return natural(f, k + extra)
+    return natural(f, float_of(k + extra))
 
 
 def log1p_of(x: Lanes) -> Lanes:
