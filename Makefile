@@ -28,8 +28,12 @@ test-all: env
 	$(RUN) -m pytest -p tests.resume
 
 bench: env
-	$(RUN) -m benchmarks gemm
-	$(RUN) -m benchmarks latency
+	mkdir -p out/bench
+	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --json out/bench/gemm-1.json
+	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --threads 2 --json out/bench/gemm-2.json
+	$(RUN) -m benchmarks math --peers numpy,torch --json out/bench/math-1.json
+	$(RUN) -m benchmarks latency --json out/bench/latency.json
+	$(RUN) -m benchmarks.tables out/bench > benchmarks/RESULTS.md
 
 clean:
 	rm -rf $(VENV) build dist out *.egg-info
