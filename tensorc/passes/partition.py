@@ -43,6 +43,7 @@ from tensorc.passes.common import (
     make_if,
     requirement,
 )
+from tensorc.passes.tails import in_parts
 
 FEW = 4  # loops of so few iterations are duplicated with what they hold, not cut
 
@@ -227,12 +228,14 @@ class _Cutter:
         before = simplify(split - start, domain)
         if loop.kind == "unrolled" and type(before) is not Const:
             return self._loop(loop, loop.extent, domain, dropped)
+        if annotation(loop, "tail") == "mask" and type(before) is not Const and split != end:
+            return self._loop(loop, simplify(end - start, domain), domain, dropped)
         held = dropped.union(_conditions(guards))
         if is_const(before, 0):
             return self._tail(loop, guards, start, end, None, domain)
         at = _only_place(guards) if guarded else None
         if loop.kind == "parallel":
-            return self._branch(loop, split, end, at, domain, held)
+            return self._branch(loop, guards, split, end, at, domain, held)
         main = self._loop(loop, before, domain, held)
         return seq(main, self._tail(loop, guards, split, end, at, domain))
 
@@ -240,22 +243,26 @@ class _Cutter:
         self, loop: For, guards, split: Expr, end: Expr, at: Expr | None, domain: Domain
     ) -> Stmt:
         """What runs from `split` to `end`; where that is just iteration `at` or nothing, without a
-        loop."""
+        loop, unless `at` is symbolic: a variable is shorter than what it stands for."""
         rest = simplify(end - split, domain)
         if can_prove(rest <= 0, domain):
             return NOTHING
-        if at is not None:
+        if is_const(at):
             runs = [at >= loop.start, at < loop.start + loop.extent, at < guards[0].never]
             condition = simplify(logical_and(*runs), domain)
             return make_if(condition, _copy(loop.body, {loop.var: at}, domain.given(condition)))
         if is_const(rest, 1):
             return _copy(loop.body, {loop.var: split}, domain)
         var = Var(loop.var.name, loop.var.dtype)
-        body = _copy(loop.body, {loop.var: var}, domain.bind(var, split, rest))
+        inside = domain.bind(var, split, rest)
+        body = loop.body
+        if at is not None:
+            body = in_parts(body, loop.var, _conditions(guards), domain.bind(loop.var, split, rest))
+        body = _copy(body, {loop.var: var}, inside)
         return make_for(var, split, rest, loop.kind, body, _without_cut(loop))
 
     def _branch(
-        self, loop: For, split: Expr, end: Expr, at: Expr | None, domain: Domain, held
+        self, loop: For, guards, split: Expr, end: Expr, at: Expr | None, domain: Domain, held
     ) -> Stmt:
         """One loop whose body chooses between main part and tail."""
         before, rest = simplify(split - loop.start, domain), simplify(end - split, domain)
@@ -263,9 +270,11 @@ class _Cutter:
             return self._loop(loop, before, domain, held)
         main = self.visit(loop.body, domain.bind(loop.var, loop.start, before), held)
         at = split if is_const(rest, 1) else at
-        tail = _copy(
-            loop.body, {} if at is None else {loop.var: at}, domain.bind(loop.var, split, rest)
-        )
+        inside = domain.bind(loop.var, split, rest)
+        tail = loop.body
+        if at is not None and not is_const(at):
+            tail = in_parts(tail, loop.var, _conditions(guards), inside)
+        tail = _copy(tail, {loop.var: at} if is_const(at) else {}, inside)
         body = make_if(loop.var < split, main, tail)
         extent = simplify(end - loop.start, domain)
         return make_for(loop.var, loop.start, extent, loop.kind, body, _without_cut(loop))

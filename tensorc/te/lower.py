@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tensorc.arith import Domain, can_prove
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.function import Function
@@ -48,7 +49,7 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
         if stage is stage.siblings[-1]:
             nests.append(_nest(stage.siblings[0], buffers, taken))
     determined, scalars = _symbols(tensors, order)
-    extents = dict.fromkeys([*determined, *_symbolic_extents(tensors)])
+    extents = _symbolic_extents(tensors, determined)
     return Function(
         name,
         params=tuple([buffers[t] for t in tensors]),
@@ -87,10 +88,18 @@ def symbols(tensors: Sequence[Tensor] | Tensor) -> tuple[Var, ...]:
     return sum(_symbols(tensors, in_order(tensors)), ())
 
 
-def _symbolic_extents(tensors: tuple[Tensor, ...]) -> list[Expr]:
-    """The extents of the arguments that are not constant: no array has negative ones."""
-    extents = [extent for tensor in tensors for extent in tensor.buffer.shape]
-    return [extent for extent in extents if type(extent) is not Const]
+def _symbolic_extents(tensors: tuple[Tensor, ...], determined: tuple[Var, ...]) -> list[Expr]:
+    """Extents of the arguments that together say that none is negative, as no array's is."""
+    found: list[Expr] = list(determined)
+    domain = Domain()
+    for variable in determined:
+        domain = domain.given(variable >= 0)
+    for tensor in tensors:
+        for extent in tensor.buffer.shape:
+            if type(extent) is not Const and not can_prove(extent >= 0, domain):
+                found.append(extent)
+                domain = domain.given(extent >= 0)
+    return found
 
 
 def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:

@@ -160,7 +160,8 @@ function f(out b: float32[100])
 """)
     check(function)
     offsets, size, share = plan_workspace(function.body, Domain())
-    assert list(offsets.values()) == [0, 448, 448] and (size, share) == (896, 0)
+    assert [offset.value for offset in offsets.values()] == [0, 448, 448]
+    assert (size.value, share.value) == (896, 0)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +179,6 @@ function f(out b: float32[100])
         (
             "  alloc x: int8[n] @local\n    b[0] = float32(0)",
             "buffer 'x': a local buffer needs constant extents",
-        ),
-        (
-            "  alloc x: int8[n] @global\n    b[0] = float32(0)",
-            "buffer 'x': an internal buffer needs constant",
         ),
         (
             "  alloc x: int8[4] @shared\n    b[0] = float32(0)",

@@ -110,7 +110,7 @@ def test_two_tails_give_four_parts():
     assert show(g).count(" = A[") == 4
 
 
-def test_a_tail_that_may_be_empty_is_tested():
+def test_a_tail_of_unknown_size_runs_in_parts():
     text = """
         function main(A: float32[n], out C: float32[n])
           for o in 0 .. (n + 3) // 4 {tail = "cut"}
@@ -119,7 +119,7 @@ def test_a_tail_that_may_be_empty_is_tested():
                 C[o * 4 + i] = A[o * 4 + i]
     """
     g = cut(text, *[dict(n=n) for n in range(10)])
-    assert show(g).count("n // 4 * 4 + i < n") == 1
+    assert "if" not in show(g)
 
 
 def test_what_no_guard_covers_runs_in_every_iteration():

@@ -117,10 +117,10 @@ def test_inexact_splits(factors, tail):
     assert_same(copy(), function)
 
 
-def test_a_symbolic_extent_is_rounded_up_and_masked():
+def test_a_symbolic_extent_is_rounded_up_and_cut():
     function, _ = split(copy("n"), "C.i", (None, 4))
     assert body(function) == lines("""
-for C.i.0 in 0 .. (n + 3) // 4 {tail = "mask"}
+for C.i.0 in 0 .. (n + 3) // 4 {tail = "cut"}
   for C.i.1 in 0 .. 4
     for C.j in 0 .. 6
       block C

@@ -66,7 +66,7 @@ def split(
     Where the factors do not divide the extent E, the blocks below run only where `v.0*f1 + v.1 <
     E`, and `tail` says what the passes make of it: "guard" leaves a condition, "mask" switches
     lanes off, "cut" makes loops of their own for the part that needs no condition and the rest;
-    "auto" is "cut" for a constant extent, else "mask". "shift" needs no condition: the last part
+    "auto" is "cut". "shift" needs no condition: the last part
     starts earlier, at `E - f1`, and does some points again.
 
     Requires a serial loop that starts at 0 and factors of 1 or more, at most one None, whose
@@ -96,7 +96,7 @@ def split(
     body = _substituted(node.body, {node.var: value}, condition, inside)
     annotations = node.annotations
     if condition is not None:
-        annotations = annotate(annotations, "tail", _tail(tail, node.extent))
+        annotations = annotate(annotations, "tail", "cut" if tail == "auto" else tail)
     for number in range(len(new) - 1, -1, -1):
         notes = annotations if number == 0 else ()
         body = For(new[number], index(0), extents[number], "serial", body, notes)
@@ -219,12 +219,6 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
         refuse(place.function, f"{step}: tail 'shift': {message}", node.var.name)
     first = minimum(new[0] * strides[0], node.extent - strides[0])
     return first + _weighted(new[1:], strides[1:])
-
-
-def _tail(tail: str, extent: Expr) -> str:
-    if tail != "auto":
-        return tail
-    return "mask" if constant(extent) is None else "cut"
 
 
 def _substituted(

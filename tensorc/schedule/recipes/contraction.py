@@ -24,7 +24,7 @@ WAYS = 8  # of the level-1 cache
 TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
 PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
-UNKNOWN_EXTENT = 256  # what a symbolic extent is taken for
+UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 
 
 @dataclass(frozen=True, slots=True)
