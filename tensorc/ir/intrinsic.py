@@ -121,6 +121,11 @@ def _on_integers(function: Callable[[int, int], int]) -> Callable:
     return np.vectorize(lambda a, b: function(int(a), int(b)), otypes=[object])
 
 
+def _ldexp(x, n):
+    whole = np.rint(np.clip(np.nan_to_num(n), -5000, 5000)).astype(np.int64)
+    return np.where(np.isnan(n), n, np.ldexp(x, whole))
+
+
 _OF_FLOATS: dict[str, Callable] = {
     "exp": np.exp,
     "exp2": np.exp2,
@@ -164,7 +169,7 @@ _OF_TWO_FLOATS: dict[str, Callable] = {
     "atan2": np.arctan2,
     "hypot": np.hypot,
     "logaddexp": np.logaddexp,
-    "ldexp": lambda x, n: np.ldexp(x, np.rint(np.clip(n, -5000, 5000)).astype(np.int64)),
+    "ldexp": _ldexp,
 }
 for _name, _meaning in _OF_TWO_FLOATS.items():
     register(Intrinsic(_name, 2, ("float",), _meaning))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from tensorc.codegen.llvm.context import constant
+from tensorc.codegen.llvm.convert import convert
 from tensorc.codegen.llvm.expr import intrinsic
 from tensorc.codegen.llvm.math.lanes import Lanes, split, two_product, two_sum, where
 from tensorc.codegen.llvm.math.table import implements
-from tensorc.dtypes import bool_
+from tensorc.dtypes import bool_, float32
 
 
 @implements("sqrt")
@@ -88,14 +89,25 @@ def _isfinite(x: Lanes) -> Lanes:
 
 @implements("nextafter")
 def _nextafter(x: Lanes, toward: Lanes) -> Lanes:
-    bits = x.bits()
+    bits, sign = x.bits(), 1 << (x.kind.bits - 1)
     # The bits of positive numbers count up, those of negative ones down.
-    away = (toward > x) ^ (bits < 0)
+    a, b = _comparable(x), _comparable(toward)
+    away = (b > a) ^ (bits < 0)
     stepped = where(away, bits + 1, bits - 1)
-    smallest = (toward.bits() & (1 << (x.kind.bits - 1))) | 1
-    moved = where(x.equals(0.0), smallest, stepped).as_float()
-    result = where(x.equals(toward), toward, moved)
-    return where(x.is_nan() | toward.is_nan(), x + toward, result)
+    moved = where(a.equals(0.0), toward.bits() & sign | 1, stepped)
+    quiet = bits.literal(_QUIET[x.kind.scalar.name])
+    result = where(a.is_nan() | b.is_nan(), quiet, where(a.equals(b), toward.bits(), moved))
+    return result if x.kind.bits == 16 else result.as_float()
+
+
+_QUIET = {"float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000, "float64": 0x7FF8 << 48}
+
+
+def _comparable(x: Lanes) -> Lanes:
+    if x.kind.bits != 16:
+        return x
+    wide = float32.with_lanes(x.kind.lanes)
+    return Lanes(x.ctx, wide, convert(x.ctx, x.value, x.kind, wide))
 
 
 @implements("popcount")
@@ -116,7 +128,7 @@ def _float_bits(x: Lanes) -> Lanes:
 
 @implements("bits_float")
 def _bits_float(x: Lanes) -> Lanes:
-    return x.as_float()
+    return x if x.kind.bits == 16 else x.as_float()
 
 
 @implements("truncdiv")

@@ -176,7 +176,8 @@ class Lanes:
 
     def bits(self) -> Lanes:
         """The bits of a float as a signed integer."""
-        return self._cast("bitcast", dtype(f"int{self.kind.bits}").with_lanes(self.kind.lanes))
+        kind = dtype(f"int{self.kind.bits}").with_lanes(self.kind.lanes)
+        return Lanes(self.ctx, kind, self.value) if self.kind.bits == 16 else self._cast("bitcast", kind)
 
     def unsigned(self) -> Lanes:
         kind = dtype(f"uint{self.kind.bits}").with_lanes(self.kind.lanes)
@@ -240,6 +241,32 @@ def rarely(
             Lanes(ctx, pair[0].kind, build.emit(f"phi {kind} {', '.join(arrivals)}", kind))
         )
     return tuple(merged)
+
+
+def while_any(
+    start: Lanes, condition: Callable[[Lanes], Lanes], step: Callable[[Lanes], Lanes]
+) -> Lanes:
+    """`step` applied again and again, to all lanes, while the condition holds in any."""
+    ctx, build = start.ctx, start.ctx.builder
+    labels = build.label("while"), build.label("do"), build.label("done")
+    before = build.block
+    build.enter()
+    build.end(f"br label %{labels[0]}")
+    build.start(labels[0])
+    top, kind = build.block, start.value.type
+    state = Lanes(ctx, start.kind, Value(build.name(), kind, build.depth))
+    test = condition(state).any()
+    build.enter()
+    build.end(f"br {test.typed}, label %{labels[1]}, label %{labels[2]}")
+    build.start(labels[1])
+    following = step(state).value.ref
+    build.end(f"br label %{labels[0]}")
+    arrivals = f"[ {start.value.ref}, %{before.label} ], [ {following}, %{build.block.label} ]"
+    top.lines.insert(0, f"{state.value.ref} = phi {kind} {arrivals}")
+    build.leave()
+    build.leave()
+    build.start(labels[2])
+    return Lanes(ctx, start.kind, Value(state.value.ref, kind, build.depth))
 
 
 def polynomial(x: Lanes, coefficients: Sequence[float]) -> Lanes:

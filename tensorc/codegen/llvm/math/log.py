@@ -169,6 +169,7 @@ def _atanh(x: Lanes) -> Lanes:
 
 @implements("logaddexp")
 def _logaddexp(a: Lanes, b: Lanes) -> Lanes:
-    greater = a.most(b)
+    if a.kind.bits == 32:  # a sum near 0 loses what a or b have in the last places
+        return _logaddexp(a.to("float64"), b.to("float64")).to("float32")
     rest = log1p_of(exp(-(a - b).abs()))
-    return where(a.equals(b), a + math.log(2), greater + rest)
+    return where(a.equals(b), a + math.log(2), a.most(b) + rest)

@@ -21,6 +21,7 @@ from tensorc.codegen.llvm.math.lanes import (
     two_product,
     two_sum,
     where,
+    while_any,
 )
 from tensorc.codegen.llvm.math.log import log1p_rest, log_parts, normal_log_parts
 from tensorc.codegen.llvm.math.table import implements
@@ -69,7 +70,8 @@ def _power_float64(x: Lanes, y: Lanes) -> Lanes:
     high, low = _accurate_log(x)
     exponent = _exponent(x, y, high)
     _, rest = two_product(high, y)
-    rest = where(exponent.abs() < 1000.0, low.fma(y, rest), 0.0)
+    usual = (exponent.abs() < 1000.0) & (y.abs() < 2.0**900)
+    rest = where(usual, low.fma(y, rest), 0.0)
     r, n, k = reduce_exp(exponent.least(711.0).most(-746.0))
     return scaled(exp_of_small(r + rest), n, k)
 
@@ -148,6 +150,7 @@ def _cbrt(x: Lanes) -> Lanes:
 @implements("ldexp")
 def _ldexp(x: Lanes, n: Lanes) -> Lanes:
     least, greatest, bits = (-126, 127, 24) if x.kind.bits == 32 else (-1022, 1023, 53)
+    x = where(n.is_nan(), n, x)
     _, k = nearest(n.least(2200.0).most(-2200.0))
     for _ in range(3):
         # The first steps leave room below so that only one rounds.
@@ -159,4 +162,43 @@ def _ldexp(x: Lanes, n: Lanes) -> Lanes:
 
 @implements("fmod")
 def _fmod(x: Lanes, y: Lanes) -> Lanes:
-    return x - trunc(x / y) * y
+    """Long division: each step takes some bits off the quotient, exactly; mostly one does."""
+    bits = x.kind.bits
+    divisor = y.abs()
+    fine = (x.abs() < math.inf) & (divisor > 0.0)
+    divisor = where(fine, divisor, 1.0)
+    rest = while_any(
+        where(fine, x.abs(), 0.0),
+        lambda rest: rest >= divisor,
+        lambda rest: _take_multiples(rest, divisor, 20 if bits == 32 else 50),
+    )
+    return where(fine, rest.copysign(x), math.nan)
+
+
+def _take_multiples(rest: Lanes, divisor: Lanes, digits: int) -> Lanes:
+    """`rest` less a multiple of `divisor`, where it is not less already: `digits` bits of the quotient or 3 more."""
+    excess = _exponent_bits(rest) - _exponent_bits(divisor) - (digits - 1)
+    most = 254 if rest.kind.bits == 32 else 2046  # more would not be the product of two powers
+    shift = where(excess > 0, where(excess > most, excess.literal(most), excess), 0)
+    half = shift >> 1
+    unit = divisor * power_of_two(half) * power_of_two(shift - half)
+    if not rest.ctx.module.target.fma:  # two_product may overflow in between
+        large = rest > 2.0 ** (90 if rest.kind.bits == 32 else 900)
+        down = where(large, rest.literal(2.0**-30), 1.0)
+        reduced = _less_multiple(rest * down, unit * down)
+        return where(rest >= divisor, reduced * where(large, rest.literal(2.0**30), 1.0), rest)
+    return where(rest >= divisor, _less_multiple(rest, unit), rest)
+
+
+def _less_multiple(rest: Lanes, unit: Lanes) -> Lanes:
+    high, low = two_product(trunc(rest / unit), unit)
+    less = (rest - high) - low
+    return where(less < 0.0, less + unit, less)  # the quotient was rounded up
+
+
+def _exponent_bits(x: Lanes) -> Lanes:
+    """floor(log2 x) and a constant, of a positive number, subnormal or not."""
+    mantissa, smallest = (23, 2.0**-126) if x.kind.bits == 32 else (52, 2.0**-1022)
+    tiny = x < smallest
+    scaled_bits = where(tiny, x * 2.0**mantissa, x).bits() >> mantissa
+    return scaled_bits - where(tiny, scaled_bits.literal(mantissa), 0)

@@ -14,6 +14,7 @@ from tensorc.ir.expr import Call
 
 Emitter = Callable[..., Lanes]  # of the arguments
 INTRINSICS: dict[str, Emitter] = {}
+_ON_BITS = ("nextafter", "float_bits", "bits_float")  # not the same in float32
 
 
 def implements(*names: str):
@@ -36,11 +37,8 @@ def emit_call(ctx: Context, call: Call) -> Value:
             f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it"
         )
     args = [Lanes(ctx, arg.dtype, ctx.emit(arg)) for arg in call.args]
-    if not is_half(call.args[0].dtype):
+    if call.name in _ON_BITS or not is_half(call.args[0].dtype):
         return emitter(*args).value
-    wide = [
-        Lanes(ctx, single := float32.with_lanes(arg.kind.lanes), convert(ctx, arg.value, arg.kind, single))
-        for arg in args
-    ]
-    result = emitter(*wide)
+    wide = float32.with_lanes(args[0].kind.lanes)
+    result = emitter(*[Lanes(ctx, wide, convert(ctx, arg.value, arg.kind, wide)) for arg in args])
     return convert(ctx, result.value, result.kind, call.dtype)
