@@ -14,6 +14,10 @@ UNARY = (
     "erf", "sigmoid",
 )  # fmt: skip
 REDUCERS = ("sum", "sum", "prod", "min", "max")
+PAIR = (
+    "te.comm_reducer(lambda x, y: (te.minimum(x[0], y[0]), x[1] + y[1]), "
+    'lambda a, b: (te.max_value(a), te.const(0, b)), "pair")'
+)
 AXES = ("i", "j", "k", "l")
 Axis = tuple[str, str, int]  # name, the text of its extent, its extent
 
@@ -327,10 +331,40 @@ class Generator:
         for _, _, extent in scope:
             left //= max(1, extent)
         new = [self.reduce_axis(text) for text in self.shape(self.rng.choice((1, 1, 2)), left)]
-        inner = self.expr(dtype, self.rng.choice((0, 1, 1, 2)), [*scope, *new])
         names = ", ".join([name for name, _, _ in new])
         axis = names if len(new) == 1 else f"({names})"
-        return Code(f"te.{self.rng.choice(REDUCERS)}({{}}, axis={axis})", (inner,), dtype)
+        inside = [*scope, *new]
+        depth = self.rng.choice((0, 1, 1, 2))
+        roll = self.rng.random()
+        if roll < 0.1:
+            name = self.rng.choice(("any", "all"))
+            found = Code(f"te.{name}({{}}, axis={axis})", (self.condition(depth, inside),), "bool")
+            return self.cast(found, dtype)
+        if roll < 0.3 and all([extent for _, _, extent in new]):
+            return self.best(dtype, depth, inside, axis)
+        inner = self.expr(dtype, depth, inside)
+        options, parts = "", [inner]
+        if self.rng.random() < 0.15:
+            options += ", where={}"
+            parts.append(self.condition(1, inside))
+        if self.rng.random() < 0.15:
+            options += ", init={}"
+            parts.append(self.expr(dtype, 1, scope))
+        return Code(f"te.{self.rng.choice(REDUCERS)}({{}}, axis={axis}{options})", tuple(parts), dtype)
+
+    def best(self, dtype: str, depth: int, inside: list[Axis], axis: str) -> Code:
+        """A value of a reducer of tuples."""
+        if self.rng.random() < 0.7:
+            name, value = self.rng.choice(("argmin", "argmax")), self.expr(dtype, depth, inside)
+            if self.rng.random() < 0.3:
+                return Code(f"te.{name}({{}}, axis={axis}, value=True)[1]", (value,), dtype)
+            return self.cast(Code(f"te.{name}({{}}, axis={axis})", (value,), "int64"), dtype)
+        other = self.rng.choice(("int32", "uint8", "int64"))
+        parts = (self.expr(dtype, depth, inside), self.expr(other, 1, inside))
+        pair = Code(f"{PAIR}(({{}}, {{}}), axis={axis})[{{}}]", (*parts, Code("0")), dtype)
+        if self.rng.random() < 0.5:
+            return pair
+        return self.cast(Code(pair.text, (*parts, Code("1")), other), dtype)
 
     def contraction(self) -> None:
         """A matrix product, batched or not, of either layout of its operands and its result."""

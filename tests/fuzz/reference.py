@@ -17,8 +17,9 @@ from tensorc.dtypes import DType
 from tensorc.ir import expr as ir
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
+from tensorc.ir.reducer import Update, update_of
 from tensorc.ir.stmt import Block, For, Seq, Stmt, Store
-from tensorc.ir.walk import all_exprs
+from tensorc.ir.walk import all_exprs, walk
 
 WIDE = np.longdouble
 EXACT = WIDE(0)
@@ -68,6 +69,7 @@ class _Reference:
         self.buffers: dict[ir.Buffer, Value] = {}
         self.variables: dict[ir.Var, Value] = {}
         self.done: dict[int, Value] = {}
+        self.elements: dict[ir.Expr, Value] = {}  # what a reducer combines, by how it is loaded
 
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
@@ -87,19 +89,47 @@ class _Reference:
             along = [1] * len(shape)
             along[axis] = shape[axis]
             self.variables[it.var] = Value(np.arange(shape[axis]).reshape(along), EXACT)
-        store = block.body
-        reduced = tuple([axis for axis, it in enumerate(block.iters) if it.kind == "reduce"])
-        if not reduced:
-            found = self.expr(store.value)
-        else:
-            assert isinstance(store, Store)
-            found = self.expr(store.value.b)
-        value = np.broadcast_to(found.value, shape)
-        error = np.broadcast_to(_known(found.error), shape)
-        found = Value(value, error)
-        if reduced:
-            found = _reduce(type(store.value), found, reduced, store.buffer.dtype)
-        self.buffers[store.buffer] = Value(np.array(found.value), np.array(found.error))
+        rank = sum([it.kind == "spatial" for it in block.iters])  # they come first
+        if rank == len(shape):
+            for store in _stores(block.body):
+                found = _spread(self.expr(store.value), shape)
+                self.buffers[store.buffer] = Value(np.array(found.value), np.array(found.error))
+            return
+        update = update_of(block)
+        assert update is not None and block.init is not None
+        terms = [_flat(_spread(self.expr(term), shape), rank) for term in update.terms]
+        starts = [_flat(self._start(store.value, shape[:rank]), rank) for store in _stores(block.init)]
+        if update.operation is None:
+            self.fold(update, starts, terms)
+            return
+        buffer = update.elements[0].buffer
+        every = [np.concatenate(parts, -1) for parts in zip(*map(_parts, (*starts, *terms)))]
+        found = _reduce(update.operation, Value(*every), (rank,), buffer.dtype)
+        self.buffers[buffer] = Value(np.array(found.value), np.array(found.error))
+
+    def _start(self, value: ir.Expr, shape: tuple[int, ...]) -> Value:
+        """What a reduction starts from at each point of the result, which axes of reduction follow."""
+        found = self.expr(value)
+        trailing = found.value.ndim - len(shape)
+        if trailing > 0:
+            last = (0,) * trailing
+            error = np.broadcast_to(found.error, found.value.shape)
+            found = Value(found.value[(..., *last)], error[(..., *last)])
+        return _spread(found, shape)
+
+    def fold(self, update: Update, starts: list[Value], terms: list[Value]) -> None:
+        """Combine terms one by one, as a reducer of the program's own does it; one axis of them."""
+        buffers = [element.buffer for element in update.elements]
+        state = [Value(each.value[..., 0], each.error[..., 0]) for each in starts]
+        for at in range(terms[0].value.shape[-1]):
+            self.done = {}
+            self.elements = dict(zip(update.elements, state))
+            for var, term in zip(update.new, terms):
+                self.variables[var] = Value(term.value[..., at], term.error[..., at])
+            state = [_spread(self.expr(e), state[0].value.shape) for e in update.combined]
+        self.elements = {}
+        for buffer, each in zip(buffers, state):
+            self.buffers[buffer] = Value(np.array(each.value), np.array(each.error))
 
     def expr(self, e: ir.Expr) -> Value:
         found = self.done.get(id(e))
@@ -114,6 +144,8 @@ class _Reference:
             case ir.Const(value):
                 kind = WIDE if e.dtype.is_float else e.dtype.numpy.type
                 return Value(np.asarray(kind(value)), EXACT)
+            case ir.Load() if e in self.elements:
+                return self.elements[e]
             case ir.Load(buffer, indices):
                 return self._load(buffer, [self.expr(index).value for index in indices])
             case ir.Select(condition, a, b) | ir.IfThenElse(condition, a, b):
@@ -176,6 +208,24 @@ def _rounded(value, error, dtype: DType, native=None) -> Value:
     return Value(
         np.where(is_exact, native.astype(WIDE), value), np.where(is_exact, 0, error + more)
     )
+
+
+def _stores(stmt: Stmt) -> list[Store]:
+    return [each for each in walk(stmt) if isinstance(each, Store)]
+
+
+def _spread(found: Value, shape: tuple[int, ...]) -> Value:
+    return Value(np.broadcast_to(found.value, shape), np.broadcast_to(_known(found.error), shape))
+
+
+def _flat(found: Value, rank: int) -> Value:
+    """The axes from `rank` on as one."""
+    shape = (*found.value.shape[:rank], int(np.prod(found.value.shape[rank:])))
+    return Value(found.value.reshape(shape), found.error.reshape(shape))
+
+
+def _parts(found: Value) -> tuple[np.ndarray, np.ndarray]:
+    return found.value, found.error
 
 
 def _reduce(cls: type, terms: Value, axes: tuple[int, ...], dtype: DType) -> Value:
