@@ -22,6 +22,9 @@ _ZEN4 = (*_ICELAKE, "avx512bf16")
 _NEON = ("neon",)
 _DOT = (*_NEON, "dotprod", "fullfp16")
 _V9 = (*_DOT, "bf16", "i8mm", "sve")
+_RVV = ("a", "c", "d", "f", "m", "v", "zvl128b")
+_RVV_HALF = (*_RVV, "zfh", "zvfh", "zvl256b")
+_SIMD128 = ("simd128",)
 
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -29,7 +32,10 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What the schedules need to know of a processor that may not be the host."""
+    """What the schedules need to know of a processor that may not be the host.
+
+    `llvm` is LLVM's name of it, where that is another; such a processor gets its features by name.
+    """
 
     machine: str
     features: tuple[str, ...]
@@ -38,6 +44,16 @@ class _Model:
     l2: int = 512 * _KIB
     l3: int = 16 * _MIB
     fma_latency: int = 4
+    llvm: str = ""
+
+    @property
+    def triple(self) -> str:
+        system = "unknown" if self.machine == "wasm32" else "linux-gnu"
+        return f"{self.machine}-unknown-{system}"
+
+    @property
+    def feature_text(self) -> str:
+        return ",".join([f"+{name}" for name in self.features]) if self.llvm else ""
 
 
 _MODELS = {
@@ -68,7 +84,12 @@ _MODELS = {
     "neoverse-v1": _Model("aarch64", _V9, 4, l1=64 * _KIB, l2=_MIB, l3=32 * _MIB),
     "neoverse-v2": _Model("aarch64", _V9, 4, l1=64 * _KIB, l2=2 * _MIB, l3=64 * _MIB),
     "apple-m1": _Model("aarch64", _DOT, 4, l1=128 * _KIB, l2=12 * _MIB, l3=0, fma_latency=4),
+    "rv64gcv": _Model("riscv64", _RVV, 1, l3=0, llvm="generic-rv64"),
+    "spacemit-x60": _Model("riscv64", _RVV_HALF, 1, l3=0),
+    "sifive-x280": _Model("riscv64", (*_RVV_HALF, "zvl512b"), 1, l3=2 * _MIB),
+    "wasm32-simd128": _Model("wasm32", _SIMD128, 1, llvm="generic"),
 }
+_ALIASES = {model.llvm: name for name, model in _MODELS.items() if model.llvm not in ("", *_MODELS)}
 _CPU_OPTIONS = ("mcpu", "features")
 _CUDA_OPTIONS = ("arch",)
 _ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120")
@@ -79,15 +100,16 @@ class Target:
     """A machine: `Target("cpu")` is the host, `Target("cpu", mcpu="x86-64-v3")` another processor,
     `Target("cuda", arch="sm_90")` a GPU.
 
-    `features` adds to the features of `mcpu` or takes from them: "+avx512vnni,-avx512f". Sizes are
-    in bytes, `fma_latency` in cycles, `fma_per_cycle` counts FMAs of `vector_bytes` each; an `l3`
+    `features` adds to the features of `mcpu` or takes from them: "+avx512vnni,-avx512f". `cpu` and
+    `features` are as LLVM takes them. Sizes are in bytes, `fma_latency` in cycles, `fma_per_cycle` counts FMAs of `vector_bytes` each; an `l3`
     of 0 says that there is none. Raises TargetError for a kind, a processor, an option or a feature
     that does not exist.
     """
 
     kind: str
     mcpu: str
-    features: str  # as LLVM takes them
+    cpu: str
+    features: str
     triple: str
     arch: str
     vector_bytes: int
@@ -189,7 +211,7 @@ def _cuda_fields(arch: str) -> dict:
     if arch not in _ARCHS:
         raise TargetError(f"target 'cuda': unknown arch {arch!r}; known are {', '.join(_ARCHS)}")
     return dict(
-        kind="cuda", mcpu="", features="", triple="nvptx64-nvidia-cuda", arch=arch,
+        kind="cuda", mcpu="", cpu="", features="", triple="nvptx64-nvidia-cuda", arch=arch,
         vector_bytes=16, vector_registers=255, fma=True, fma_latency=4, fma_per_cycle=1,
         l1=128 * _KIB, l2=32 * _MIB, l3=0, cores=1,
         enabled=frozenset(), text=f"cuda arch={arch}",
@@ -198,14 +220,15 @@ def _cuda_fields(arch: str) -> dict:
 
 def _cpu_fields(mcpu: str | None, features: str | None) -> dict:
     changes = _parse_features(features or "")
+    mcpu = _ALIASES.get(mcpu, mcpu) if mcpu else None
     if mcpu in (None, "native"):
         mcpu, triple, on, base_text = _host_cpu()
-        model = _MODELS.get(mcpu) or _MODELS.get(_nearest(on)) or _MODELS["x86-64"]
-        l1, l2, l3 = _host_caches(model)
+        model = _MODELS.get(mcpu) or _MODELS[_nearest(on)]
+        cpu, (l1, l2, l3) = mcpu, _host_caches(model)
     elif mcpu in _MODELS:
         model = _MODELS[mcpu]
-        triple = f"{model.machine}-unknown-linux-gnu"
-        on, base_text = frozenset(model.features), ""
+        cpu, triple = model.llvm or mcpu, model.triple
+        on, base_text = frozenset(model.features), model.feature_text
         l1, l2, l3 = model.l1, model.l2, model.l3
     else:
         names = ", ".join(_MODELS)
@@ -217,9 +240,9 @@ def _cpu_fields(mcpu: str | None, features: str | None) -> dict:
     width, registers = _vectors(on)
     cores = available_cores()
     return dict(
-        kind="cpu", mcpu=mcpu, features=features, triple=triple, arch="",
+        kind="cpu", mcpu=mcpu, cpu=cpu, features=features, triple=triple, arch="",
         vector_bytes=width, vector_registers=registers,
-        fma="fma" in on or "neon" in on, fma_latency=model.fma_latency,
+        fma=not on.isdisjoint(("fma", "neon", "v")), fma_latency=model.fma_latency,
         fma_per_cycle=_fma_per_cycle(model, width),
         l1=l1, l2=l2, l3=l3, cores=cores, enabled=on,
         text=f"cpu triple={triple} mcpu={mcpu} features={features} "
@@ -264,6 +287,8 @@ def _nearest(on: frozenset[str]) -> str:
     """The generic model that describes a processor without an entry of its own."""
     if "neon" in on:
         return "generic"
+    if "v" in on:
+        return "rv64gcv"
     for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2"):
         if on.issuperset(_MODELS[name].features):
             return name
@@ -278,6 +303,8 @@ def _drop_orphans(on: frozenset[str]) -> frozenset[str]:
         )
     if "avx2" not in on or "avx512f" not in on:
         on = frozenset(name for name in on if not name.startswith("avx512"))
+    if "v" not in on:
+        on = frozenset(name for name in on if not name.startswith("zv"))
     return on
 
 
@@ -287,6 +314,8 @@ def _vectors(on: frozenset[str]) -> tuple[int, int]:
         return 64, 32
     if "avx" in on:
         return 32, 16
+    if "v" in on:
+        return next(bits // 8 for bits in (512, 256, 128) if f"zvl{bits}b" in on or bits == 128), 32
     if "neon" in on:
         return 16, 32
     return 16, 16

@@ -36,6 +36,10 @@ def test_as_target():
         ("x86-64-v3", 32, 16, True),
         ("x86-64-v4", 64, 32, True),
         ("neoverse-v2", 16, 32, True),
+        ("rv64gcv", 16, 32, True),
+        ("spacemit-x60", 32, 32, True),
+        ("sifive-x280", 64, 32, True),
+        ("wasm32-simd128", 16, 16, False),
     ],
 )
 def test_processor_levels(mcpu, width, registers, fma):
@@ -53,6 +57,24 @@ def test_features_change_a_processor():
     assert more.has("avx512vnni") and more != Target("cpu", mcpu="x86-64-v4")
     spelled = Target("cpu", mcpu="x86-64-v4", features=" +avx512vnni,")
     assert spelled.text == more.text
+
+
+def test_names_of_llvm():
+    generic = Target("cpu", mcpu="rv64gcv")
+    assert generic == Target("cpu", mcpu="generic-rv64") and generic.mcpu == "rv64gcv"
+    assert (generic.cpu, generic.triple) == ("generic-rv64", "riscv64-unknown-linux-gnu")
+    assert "+v" in generic.features.split(",")
+    wasm = Target("cpu", mcpu="wasm32-simd128")
+    assert (wasm.cpu, wasm.triple, wasm.features) == ("generic", "wasm32-unknown-unknown", "+simd128")
+    assert not wasm.is_host and wasm != Target("cpu", mcpu="generic")
+    assert Target("cpu", mcpu="znver4").cpu == "znver4"
+
+
+def test_vectors_of_unknown_length_grow_by_features():
+    wider = Target("cpu", mcpu="rv64gcv", features="+zvl512b")
+    assert wider.vector_bytes == 64 and wider.features.endswith("+zvl512b")
+    bare = Target("cpu", mcpu="sifive-x280", features="-v")
+    assert not bare.has("zvl512b") and not bare.has("zvfh") and bare.vector_bytes == 16 and not bare.fma
 
 
 def test_cuda_is_a_value():

@@ -100,8 +100,7 @@ def narrow(ctx: Context, value: Value, target: DType) -> Value:
 
 
 def _has_half_conversion(ctx: Context) -> bool:
-    target = ctx.module.target
-    return target.has("f16c") or target.has("avx512f") or target.has("neon")
+    return not ctx.module.target.enabled.isdisjoint(("f16c", "avx512f", "neon", "zvfh"))
 
 
 class _Bits:

@@ -38,7 +38,7 @@ def emit(function: Function, target: Target) -> str:
 def optimize(text: str, target: Target) -> str:
     """LLVM text after the passes that `compile` runs."""
     with _LLVM:
-        machine = _machine(target.triple, target.mcpu, target.features)
+        machine = _machine(target.triple, target.cpu, target.features)
         return str(_optimized(text, machine))
 
 
@@ -46,7 +46,7 @@ def assembly(function: Function, target: Target) -> str:
     """The machine code of a flat function as assembler text."""
     text = emit(function, target)
     with _LLVM:
-        machine = _machine(target.triple, target.mcpu, target.features)
+        machine = _machine(target.triple, target.cpu, target.features)
         return machine.emit_assembly(_optimized(text, machine))
 
 
@@ -65,7 +65,7 @@ def compile(
     numbers = [size.value if type(size) is Const and not symbol else 0 for size in sizes]
     text = module.text()
     with _LLVM:
-        machine = _machine(target.triple, target.mcpu, target.features)
+        machine = _machine(target.triple, target.cpu, target.features)
         optimized = _optimized(text, machine)
         bitcode = optimized.as_bitcode()  # first: making code changes the module
         code = machine.emit_object(optimized)
@@ -81,7 +81,7 @@ def compile(
         parallel=module.parallel,
         kind="object",
         triple=target.triple,
-        cpu=target.mcpu,
+        cpu=target.cpu,
         code=code,
         features=target.features,
         bitcode=bitcode,
@@ -129,7 +129,7 @@ def _emit_entry(module: Module, buffers: int, scalars: int) -> None:
     build = Builder()
     passed = [
         *[_element(build, "%buffers", "ptr", position) for position in range(buffers)],
-        *[_element(build, "%scalars", "i64", position) for position in range(scalars + 1)],
+        *[_element(build, "%scalars", "i64", position, ", align 8") for position in range(scalars + 1)],
         Value("%workspace", "ptr"),
         Value("%error", "ptr"),
     ]
@@ -140,9 +140,9 @@ def _emit_entry(module: Module, buffers: int, scalars: int) -> None:
     emit_function(module, module.symbol, parameters, build, internal=False)
 
 
-def _element(build: Builder, array: str, kind: str, position: int) -> Value:
+def _element(build: Builder, array: str, kind: str, position: int, alignment: str = "") -> Value:
     place = build.emit(f"getelementptr {kind}, ptr {array}, i64 {position}", "ptr")
-    return build.emit(f"load {kind}, {place.typed}, align 8", kind)
+    return build.emit(f"load {kind}, {place.typed}{alignment}", kind)
 
 
 def _domain(function: Function) -> Domain:
@@ -210,6 +210,7 @@ def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
 def _optimized(text: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     # The builder has numbered, hoisted and unrolled already: the rest takes a tenth of O2's time.
     module = llvm.parse_assembly(text, context=llvm.create_context())
+    module.data_layout = str(machine.target_data)
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
