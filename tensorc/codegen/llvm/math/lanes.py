@@ -74,9 +74,7 @@ class Lanes:
     def __neg__(self) -> Lanes:
         if not self.kind.is_float:
             return self.literal(0) - self
-        value = self.ctx.builder.pure(
-            f"fneg {self.value.typed}", self.value.type, self.value.depth
-        )
+        value = self.ctx.builder.pure(f"fneg {self.value.typed}", self.value.type, self.value.depth)
         return Lanes(self.ctx, self.kind, value)
 
     def __and__(self, other: Lanes | Number) -> Lanes:
@@ -237,15 +235,11 @@ def rarely(
     for pair in zip(*results):
         kind = pair[0].value.type
         arrivals = [f"[ {side.value.ref}, %{end} ]" for side, end in zip(pair, ends)]
-        merged.append(
-            Lanes(ctx, pair[0].kind, build.emit(f"phi {kind} {', '.join(arrivals)}", kind))
-        )
+        merged.append(Lanes(ctx, pair[0].kind, build.emit(f"phi {kind} {', '.join(arrivals)}", kind)))
     return tuple(merged)
 
 
-def while_any(
-    start: Lanes, condition: Callable[[Lanes], Lanes], step: Callable[[Lanes], Lanes]
-) -> Lanes:
+def while_any(start: Lanes, condition: Callable[[Lanes], Lanes], step: Callable[[Lanes], Lanes]) -> Lanes:
     """`step` applied again and again, to all lanes, while the condition holds in any."""
     ctx, build = start.ctx, start.ctx.builder
     labels = build.label("while"), build.label("do"), build.label("done")

@@ -33,9 +33,7 @@ def emit_call(ctx: Context, call: Call) -> Value:
     """The result of an intrinsic; 16-bit floats are computed in float32."""
     emitter = INTRINSICS.get(call.name)
     if emitter is None:
-        raise UnsupportedError(
-            f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it"
-        )
+        raise UnsupportedError(f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it")
     args = [Lanes(ctx, arg.dtype, ctx.emit(arg)) for arg in call.args]
     if call.name in _ON_BITS or not is_half(call.args[0].dtype):
         return emitter(*args).value

@@ -82,8 +82,7 @@ _DIGITS = _two_over_pi(_BITS)
 def _chunks(count: int, width: int) -> list[float]:
     """2/pi as a sum of numbers of `width` bits each, the greatest first."""
     return [
-        float((_DIGITS >> (_BITS - width * (i + 1))) % (1 << width)) * 2.0 ** (-width * (i + 1))
-        for i in range(count)
+        float((_DIGITS >> (_BITS - width * (i + 1))) % (1 << width)) * 2.0 ** (-width * (i + 1)) for i in range(count)
     ]
 
 
@@ -91,9 +90,7 @@ def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """(r, rest, k) with x = k pi/2 + r + rest, k modulo 4 as an int32; `rest` only in float64."""
     big = x.abs() > _MODERATE[x.kind.bits]
     usual, unusual = (
-        (_reduce_float32, _reduce_big_float32)
-        if x.kind.bits == 32
-        else (_reduce_float64, _reduce_big_float64)
+        (_reduce_float32, _reduce_big_float32) if x.kind.bits == 32 else (_reduce_float64, _reduce_big_float64)
     )
 
     def both() -> tuple[Lanes, ...]:
