@@ -22,7 +22,7 @@ NEAR = """
               init
                 C[v] = float32(9.0)
               let C.term: float32 = A[v, r]
-                C[v] = select(C[v] * C[v] < C.term * C.term, C[v], C.term)
+                C[v] = select(abs(C[v]) < abs(C.term), C[v], C.term)
 """
 
 
@@ -50,18 +50,18 @@ def test_each_lane_has_an_element_and_halves_combine():
                   spatial k.1_1: 8 = k.1
                   where k.0 * 8 + k.1 < 20
                   let C.lanes.term: float32 = A[v, r]
-                    C.lanes[k.1_1] = select(C.lanes[k.1_1] * C.lanes[k.1_1] < C.lanes.term * C.lanes.term, C.lanes[k.1_1], C.lanes.term)
+                    C.lanes[k.1_1] = select(abs(C.lanes[k.1_1]) < abs(C.lanes.term), C.lanes[k.1_1], C.lanes.term)
             for k.1 in 0 .. 4 vectorized
               let C.lanes.term: float32 = C.lanes[k.1 + 4]
-                C.lanes[k.1] = select(C.lanes[k.1] * C.lanes[k.1] < C.lanes.term * C.lanes.term, C.lanes[k.1], C.lanes.term)
+                C.lanes[k.1] = select(abs(C.lanes[k.1]) < abs(C.lanes.term), C.lanes[k.1], C.lanes.term)
             for k.1 in 0 .. 2 vectorized
               let C.lanes.term: float32 = C.lanes[k.1 + 2]
-                C.lanes[k.1] = select(C.lanes[k.1] * C.lanes[k.1] < C.lanes.term * C.lanes.term, C.lanes[k.1], C.lanes.term)
+                C.lanes[k.1] = select(abs(C.lanes[k.1]) < abs(C.lanes.term), C.lanes[k.1], C.lanes.term)
             for k.1 in 0 .. 1 vectorized
               let C.lanes.term: float32 = C.lanes[k.1 + 1]
-                C.lanes[k.1] = select(C.lanes[k.1] * C.lanes[k.1] < C.lanes.term * C.lanes.term, C.lanes[k.1], C.lanes.term)
+                C.lanes[k.1] = select(abs(C.lanes[k.1]) < abs(C.lanes.term), C.lanes[k.1], C.lanes.term)
             let C.term: float32 = C.lanes[0]
-              C[i] = select(C[i] * C[i] < C.term * C.term, C[i], C.term)
+              C[i] = select(abs(C[i]) < abs(C.term), C[i], C.term)
         """,
     )
     assert_lowers(function)
