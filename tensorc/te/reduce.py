@@ -178,7 +178,8 @@ def argmin(expr, axis=None, where=None, init=None, value: bool = False):
 
     An int64: the value of the reduce axis there, or for a tuple of axes the row-major position,
     counted from 0. With `value`, the pair (index, value), whose `init` is such a pair, too. Where
-    `where` never holds, the index is the largest int64.
+    no term counts (`where` never holds, or a symbolic axis is empty), the index is the largest
+    int64.
     """
     return _best(ARGMIN, expr, axis, where, init, value)
 
