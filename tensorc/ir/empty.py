@@ -77,7 +77,8 @@ def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable
     assert block.init is not None  # or it starts from what is there
     new = {it.var: Var(it.var.name) for it in spatial}
     iters = [BlockIter(new[it.var], it.extent, "spatial", substitute(it.binding, values)) for it in spatial]
-    where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped)]
+    around = [loop.var for loop in loops if loop.var not in dropped]
+    where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped) or uses(c, around)]
     predicate = substitute(logical_and(empty_condition(block), *where), values)
     nest: Stmt = Block(name, tuple(iters), predicate, None, substitute_stmt(block.init, new))
     for loop in reversed(kept):

@@ -315,7 +315,11 @@ def _make_output(param: Param, values: dict[str, int], kind: Kind | None) -> np.
     descr = dtype(param.dtype).numpy
     alignment = param.alignment if kind is None else max(param.alignment, kind.alignment)
     if param.strides is None:
-        return wrapper.empty_maker(shape, descr, alignment)()
+        try:
+            return wrapper.empty_maker(shape, descr, alignment)()
+        except ValueError as error:
+            problem = f"output {param.name}: no array has the shape {shape}"
+            raise ArgumentError(f"{problem}: {error}") from None
     strides = [values[s] if isinstance(s, str) else s for s in param.strides]
     if 0 in shape:
         return np.empty(shape, descr)

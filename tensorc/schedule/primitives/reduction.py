@@ -10,8 +10,8 @@ from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt
-from tensorc.ir.walk import substitute, substitute_stmt, uses
-from tensorc.schedule.legality import is_injective, is_zero_only_first
+from tensorc.ir.walk import substitute, substitute_stmt, uses, variables
+from tensorc.schedule.legality import conjuncts, is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
     Place,
     find_block,
@@ -54,7 +54,8 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
             )
     name = fresh_block(function, f"{block}_init")
     new = _init_nest(place, name, copied, dropped, place.up_to(at).domain())
-    function = _with_empty_start(insert_before(place.up_to(at), new), block, inner)
+    outside = len(place.loops) - (len(inner) if dropped else 0)
+    function = _with_empty_start(insert_before(place.up_to(at), new), block, outside)
     return _without_init(function, block), name
 
 
@@ -122,21 +123,21 @@ def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: 
         loops.append(For(var, start, extent, loop.kind, node, loop.annotations))
         values[loop.var] = var
         domain = domain.bind(var, start, extent)
-    nest: Stmt = _init_block(node, name, values, domain)
+    nest: Stmt = _init_block(node, name, values, dropped, domain)
     for loop in reversed(loops):
         nest = For(loop.var, loop.start, loop.extent, loop.kind, nest, loop.annotations)
     return nest
 
 
-def _with_empty_start(function: Function, block: str, inner: Sequence[For]) -> Function:
-    """The function with a block for the case that reduce loops outside of `inner` do not run."""
+def _with_empty_start(function: Function, block: str, outside: int) -> Function:
+    """The function with a block for the case that reduce loops among the first do not run."""
     place = find_block(function, block)
     node: Block = place.node
     empty = empty_condition(node)
     if empty is None or can_prove(logical_not(empty), root_domain(function)):
         return function
     reducing = [it.binding for it in node.iters if it.kind == "reduce"]
-    for at, each in enumerate(place.loops[: -len(inner)]):
+    for at, each in enumerate(place.loops[:outside]):
         if any(uses(binding, (each.var,)) for binding in reducing):
             name = fresh_block(function, f"{block}_empty")
             taken = loop_names(function)
@@ -154,9 +155,17 @@ def _renamed(loop: str, block: str, new: str) -> str:
     return f"{new}.{loop[len(block) + 1 :]}" if loop.startswith(f"{block}.") else f"{new}.{loop}"
 
 
-def _init_block(node: Block, name: str, values, domain: Domain) -> Block:
+def _without_reduced(node: Block, dropped) -> Expr:
+    """The predicate of a block but for what tells where the reduction ends: its start is before."""
+    spatial = [it.binding for it in node.iters if it.kind == "spatial"]
+    around = {var for binding in spatial for var in variables(binding)}
+    parts = conjuncts(node.predicate)
+    return logical_and(*[c for c in parts if not uses(c, dropped) or uses(c, around)])
+
+
+def _init_block(node: Block, name: str, values, dropped, domain: Domain) -> Block:
     iters, inner = [], {}
-    predicate = simplify(substitute(node.predicate, values), domain)
+    predicate = simplify(substitute(_without_reduced(node, dropped), values), domain)
     for it in node.iters:
         binding = simplify(substitute(it.binding, values), domain)
         if it.kind != "reduce":
