@@ -101,9 +101,9 @@ class Target:
     `Target("cuda", arch="sm_90")` a GPU.
 
     `features` adds to the features of `mcpu` or takes from them: "+avx512vnni,-avx512f". `cpu` and
-    `features` are as LLVM takes them. Sizes are in bytes, `fma_latency` in cycles, `fma_per_cycle` counts FMAs of `vector_bytes` each; an `l3`
-    of 0 says that there is none. Raises TargetError for a kind, a processor, an option or a feature
-    that does not exist.
+    `features` are as LLVM takes them. Sizes are in bytes, `fma_latency` in cycles, `fma_per_cycle`
+    counts FMAs of `vector_bytes` each; an `l3` of 0 says that there is none. Raises TargetError for
+    a kind, a processor, an option or a feature that does not exist.
     """
 
     kind: str

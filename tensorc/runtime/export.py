@@ -117,6 +117,7 @@ def _compile(entry: Entry) -> bytes:
     context = llvm.create_context()
     module = llvm.parse_assembly(_surroundings(entry), context)
     module.triple = artifact.triple
+    module.data_layout = str(machine.target_data)
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     builder.getModulePassManager().run(module, builder)
