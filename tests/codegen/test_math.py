@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from tensorc.codegen.llvm import assembly
 from tensorc.dtypes import dtype
-from tensorc.errors import UnsupportedError
-from tensorc.ir import Call, parse
+from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.ir import Call, Var, parse, select
 from tensorc.ir.intrinsic import TABLE, call
 from tensorc.target import Target
-from tests.codegen.jit import check, edge_values, elementwise, run
+from tests.codegen.jit import assert_same, check, edge_values, elementwise, pairs, run
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-EXACT = ("sqrt", "floor", "ceil", "trunc", "round", "abs", "isnan", "isfinite", "isinf")
+EXACT = ("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "abs", "isnan", "isfinite", "isinf")
 
 INEXACT = sorted(
     name
     for name, intrinsic in TABLE.items()
-    if name not in EXACT and not intrinsic.reduces and intrinsic.kinds == ("float",)
+    if name not in EXACT and not intrinsic.reduces and not intrinsic.native and intrinsic.kinds == ("float",)
 )
+# x86-64 has neither FMA nor rounding instructions, x86-64-v2 no FMA; both run here.
+TARGETS = {name: Target("cpu", mcpu=name) for name in ("x86-64", "x86-64-v2", "x86-64-v3")}
+IDS = tuple(TARGETS)
 
 
 @pytest.mark.parametrize("lanes", (1, 8))
@@ -45,9 +51,10 @@ def test_abs_of_integers(kind, lanes):
 def test_close_to_numpy(name, kind, lanes):
     intrinsic = TABLE[name]
     generator = np.random.default_rng(1)
-    inputs = [
-        generator.uniform(0.1, 4, 64).astype(dtype(kind).numpy) for _ in range(intrinsic.arity)
-    ]
+    low, high = {"acosh": (1, 4), "asin": (-1, 1), "acos": (-1, 1), "atanh": (-0.9, 0.9)}.get(name, (0.1, 4))
+    inputs = [generator.uniform(low, high, 64).astype(dtype(kind).numpy) for _ in range(intrinsic.arity)]
+    if name == "ldexp":
+        inputs[1] = np.rint(inputs[1])
     out = np.zeros(64, dtype(kind).numpy)
     run(
         elementwise(
@@ -61,55 +68,99 @@ def test_close_to_numpy(name, kind, lanes):
     np.testing.assert_allclose(out.astype(np.float64), expected, rtol=4 * eps, atol=eps)
 
 
-@pytest.mark.parametrize("lanes", (1, 16))
-def test_exp_of_float32(lanes):
-    generator = np.random.default_rng(2)
-    x = np.concatenate(
-        [
-            generator.uniform(-110, 90, 20000),
-            generator.uniform(-1, 1, 20000),
-            generator.uniform(-104, -87, 8000),
-            [
-                0.0,
-                -0.0,
-                np.inf,
-                -np.inf,
-                np.nan,
-                88.72283,
-                88.72284,
-                -103.97,
-                -104.0,
-                1e38,
-                -1e38,
-                1e-40,
-            ],
-        ]
-    ).astype(np.float32)
-    x = np.resize(x, 48064)
-    out = np.zeros_like(x)
-    run(
-        elementwise(lambda v: call("exp", v), "float32", "float32", count=len(x), lanes=lanes),
-        x,
-        out,
-    )
+@pytest.mark.parametrize("target", (*IDS, "x86-64-v4", "neoverse-n1"))
+@pytest.mark.parametrize("kind", ("float32", "float64"))
+def test_nothing_is_called(kind, target):
+    names = [name for name, intrinsic in TABLE.items() if "float" in intrinsic.kinds and not intrinsic.reduces]
+
+    def everything(x):
+        calls = [call(name, *[x] * TABLE[name].arity) for name in names if name != "float_bits"]
+        return sum([select(result, x, 0) if result.dtype.is_bool else result for result in calls], x)
+
+    lanes = 16 if kind == "float32" else 8
+    text = assembly(elementwise(everything, kind, kind, count=lanes, lanes=lanes), Target("cpu", mcpu=target))
+    called = set(re.findall(r"^\s+(?:callq?|bl|jmp)\s+\*?([A-Za-z]\w*)", text, re.MULTILINE))
+    assert {name for name in called if not name.startswith("tensorc_")} == set()
+
+
+@pytest.mark.parametrize("lanes", (1, 8))
+@pytest.mark.parametrize("kind", FLOATS)
+def test_nextafter(kind, lanes):
+    a, b = pairs(edge_values(kind), 8)
+    out = np.zeros_like(a)
+    run(elementwise(lambda x, y: call("nextafter", x, y), kind, kind, kind, count=len(a), lanes=lanes), a, b, out)
     with np.errstate(all="ignore"):
-        exact = np.exp(x.astype(np.longdouble))
-        expected = exact.astype(np.float32)
-    special = ~np.isfinite(expected) | (expected == 0)
-    np.testing.assert_array_equal(out[special], expected[special])
-    unit = np.spacing(np.abs(expected[~special])).astype(np.longdouble)
-    assert (np.abs(out[~special] - exact[~special]) / unit).max() <= 1.0
+        expected = np.nextafter(a, b)
+    bits = f"u{a.dtype.itemsize}"
+    same = (out.view(bits) == expected.view(bits)) | (np.isnan(out) & np.isnan(expected))
+    assert (same | (a == b) & (out == b)).all()
 
 
-@pytest.mark.parametrize("lanes", (1, 4, 8, 16, 5))
-def test_exp_needs_no_libm(lanes):
-    function = elementwise(lambda v: call("exp", v), "float32", "float32", count=80, lanes=lanes)
-    for target in (
-        Target.host(),
-        Target("cpu", mcpu="x86-64-v3"),
-        Target("cpu", mcpu="neoverse-n1"),
-    ):
-        assert "exp" not in assembly(function, target).replace("tensorc_", "")
+@pytest.mark.parametrize("lanes", (1, 8))
+@pytest.mark.parametrize("kind", ("float16", "float32", "float64"))
+def test_bits(kind, lanes):
+    values = np.resize(edge_values(kind), 24)
+    unsigned = f"uint{8 * values.itemsize}"
+    bits = check(elementwise(lambda x: call("float_bits", x), unsigned, kind, count=24, lanes=lanes), values)
+    np.testing.assert_array_equal(bits, values.view(unsigned))
+    back = check(elementwise(lambda x: call("bits_float", x), kind, unsigned, count=24, lanes=lanes), bits)
+    np.testing.assert_array_equal(back.view(unsigned), bits)
+
+
+@pytest.mark.parametrize("target", IDS)
+@pytest.mark.parametrize("kind", ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"))
+@pytest.mark.parametrize("name", ("popcount", "clz"))
+def test_bits_of_integers(name, kind, target):
+    values = np.resize(edge_values(kind), 24)
+    check(
+        elementwise(lambda x: call(name, x), kind, kind, count=24, lanes=8), values, target=TARGETS[target]
+    )
+
+
+@pytest.mark.parametrize("lanes", (1, 4))
+@pytest.mark.parametrize("kind", ("int8", "uint8", "int32", "int64", "uint64"))
+@pytest.mark.parametrize("name", ("truncdiv", "truncmod"))
+def test_division_toward_zero(name, kind, lanes):
+    a, b = pairs(edge_values(kind), 4)
+    check(elementwise(lambda x, y: call(name, x, y), kind, kind, kind, count=len(a), lanes=lanes), a, b)
+
+
+def test_bits_of_8_make_no_float():
+    with pytest.raises(ExpressionError, match="bits_float takes 16, 32 or 64 bits, not uint8"):
+        call("bits_float", Var("x", "uint8"))
+
+
+@pytest.mark.parametrize("target", IDS)
+@pytest.mark.parametrize("kind", ("float32", "float64"))
+def test_fma_rounds_once(kind, target):
+    generator = np.random.default_rng(4)
+    count = 4096
+    numpy = dtype(kind).numpy
+    a, b = (np.ldexp(generator.uniform(-1, 1, count), generator.integers(-30, 30, count)).astype(numpy) for _ in "ab")
+    c = -(a * b) * generator.choice([1, 1 + 2.0**-20, 0.5, 2.0**-12, 2.0**-40, 2.0**60], count).astype(numpy)
+    edges = edge_values(kind)
+    a[:729], b[:729] = np.resize(np.repeat(edges, len(edges)), 729), np.resize(edges, 729)
+    out = np.zeros_like(a)
+    function = elementwise(lambda x, y, z: call("fma", x, y, z), kind, kind, kind, kind, count=count, lanes=8)
+    run(function, a, b, c, out, target=TARGETS[target])
+    with np.errstate(all="ignore"):
+        expected = [fraction_fma(float(x), float(y), float(z), numpy) for x, y, z in zip(a, b, c)]
+    assert_same(out, np.array(expected, numpy))
+
+
+def fraction_fma(a: float, b: float, c: float, kind: np.dtype) -> float:
+    plain = a * b + c
+    if not np.isfinite(plain):
+        return plain
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if kind == np.float64:
+        return float(exact)
+    near = np.float32(float(exact))  # rounded twice: its neighbours may be nearer
+    if not np.isfinite(near):
+        return float(near)
+    candidates = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    finite = [value for value in candidates if np.isfinite(value)]
+    return min(finite, key=lambda value: (abs(Fraction(float(value)) - exact), value.view(np.int32) & 1))
 
 
 @pytest.mark.parametrize("lanes", (2, 5, 16, 32))
