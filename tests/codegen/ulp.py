@@ -14,7 +14,8 @@ def ulps(actual: np.ndarray, exact: np.ndarray) -> np.ndarray:
     kind = np.finfo(actual.dtype)
     wide = exact.dtype.type
     end = wide(2) ** kind.maxexp
-    computed = np.clip(actual.astype(wide), -end, end)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        computed = np.clip(actual.astype(wide), -end, end)
     target = np.clip(exact, -end, end)
     exponent = np.maximum(np.frexp(target)[1] - 1, kind.minexp)
     exponent = np.where(target == 0, kind.minexp, np.minimum(exponent, kind.maxexp - 1))
