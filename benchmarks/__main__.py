@@ -6,7 +6,7 @@ import argparse
 import importlib
 import json
 
-SUITES = ("gemm", "latency")
+SUITES = ("gemm", "latency", "math")
 PEERS = ("numpy", "torch", "jax", "tvm")
 
 
