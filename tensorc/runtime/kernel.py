@@ -22,12 +22,6 @@ from tensorc.runtime.numba_call import numba_function
 
 __all__ = ["Kernel", "load"]
 
-# A kernel that is expected to run for longer lets other Python threads run; letting go of the lock
-# and taking it back costs about 0.1 us.
-_LONG_SECONDS = 10e-6
-_FLOPS, _BYTES = 20e9, 10e9  # a second's work of a core, for that estimate
-
-
 _SIZES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -60,7 +54,7 @@ class Kernel:
         self.threads = _thread_count(self, threads)
         self._library = _load_code(artifact)
         makers = tuple(_maker(param) for param in artifact.params)
-        release = _estimate(artifact) > _LONG_SECONDS
+        release = artifact.flops > wrapper.LONG_FLOPS or artifact.bytes > wrapper.LONG_BYTES
         sizes = self._library[artifact.sizes] if artifact.sizes else 0
         self._sizes = _SIZES(sizes) if sizes else None
         self._table = wrapper.Table(
@@ -250,19 +244,14 @@ def _load_code(artifact: Artifact) -> cpu.Library:
     return cpu.link(artifact.code, symbols, imports)
 
 
-def _estimate(artifact: Artifact) -> float:
-    """Seconds that a call may take on one core; with symbolic extents, unknown and long."""
-    if artifact.scalars:
-        return float("inf")
-    return max(artifact.flops / _FLOPS, artifact.bytes / _BYTES)
-
-
-def _maker(param: Param) -> Callable[[], np.ndarray] | None:
-    """What makes this output when it is not given; None for inputs and where Python must tell."""
-    constant = tuple(n for n in param.shape if isinstance(n, int))
-    if not param.is_output or len(constant) < len(param.shape) or param.strides is not None:
+def _maker(param: Param) -> Callable[..., np.ndarray] | None:
+    """What makes this output when it is not given, of its shape if that is symbolic; None for inputs
+    and where Python must tell."""
+    if not param.is_output or param.strides is not None:
         return None
-    return wrapper.empty_maker(constant, dtype(param.dtype).numpy, param.alignment)
+    constant = tuple(n for n in param.shape if isinstance(n, int))
+    shape = None if wrapper.is_symbolic(param) else constant
+    return wrapper.empty_maker(shape, dtype(param.dtype).numpy, param.alignment)
 
 
 def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):

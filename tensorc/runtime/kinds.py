@@ -52,14 +52,14 @@ def _to_jax(jax: Any, beside: Any, array: np.ndarray) -> object:
 
 
 def tensor_makers(artifact: Artifact) -> tuple[object, ...]:
-    """For each parameter of constant extents what makes a torch tensor for it, else None."""
-    return tuple(
-        _tensor_maker(param) if all(isinstance(n, int) for n in param.shape) else None for param in artifact.params
-    )
+    """For each parameter what makes a torch tensor for it, of its shape if that is symbolic."""
+    return tuple(_tensor_maker(param) for param in artifact.params)
 
 
-def _tensor_maker(param: Param) -> Callable[[], object]:
+def _tensor_maker(param: Param) -> Callable[..., object]:
     torch = sys.modules["torch"]
+    if any(isinstance(extent, str) for extent in param.shape):
+        return partial(torch.empty, dtype=getattr(torch, param.dtype), device=torch.device("cpu"))
     # From a template, torch makes a tensor in half the time; this one has the memory of one element.
     one = torch.empty((), dtype=getattr(torch, param.dtype), device=torch.device("cpu"))
     return partial(torch.empty_like, one.expand(param.shape), memory_format=torch.contiguous_format)

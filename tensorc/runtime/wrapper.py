@@ -37,6 +37,10 @@ MOST_PARAMS = 64  # of a kernel that is called through `call`
 MOST_SCALARS = 31
 MOST_DERIVED = 16
 
+# A kernel that has more to do than this, some 10 us, lets other Python threads run; letting go of the
+# lock and taking it back costs about 0.1 us.
+LONG_FLOPS, LONG_BYTES = 200_000, 100_000
+
 RELEASE_GIL = 1
 ONLY_SLOW = 2
 
@@ -45,9 +49,10 @@ _HEADER = ("function", "params", "inputs", "flags", "slow", "fail", "array", "th
            "scalars", "workspace", "thread_workspace", "sizes", "tensor", "exchange", "requires_grad",
            "is_neg")  # fmt: skip
 # Words of a parameter's record; the extents follow, and the strides in bytes if `strided`. An
-# extent < 0 is that of scalar -1 - extent.
+# extent < 0 is that of scalar -1 - extent, and past the scalars a derived one. What makes an output
+# takes its shape if that is `symbolic`, else nothing.
 _RECORD = ("descr", "rank", "flags", "align", "output", "itemsize", "make", "strided",
-           "make_tensor", "dltype")  # fmt: skip
+           "make_tensor", "dltype", "symbolic")  # fmt: skip
 
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _ARRAY = {"type": 8, "data": 16, "nd": 24, "dims": 32, "strides": 40, "descr": 56, "flags": 64}
@@ -90,12 +95,12 @@ class Table:
             words += (
                 id(descr), len(param.shape), needed, param.alignment - 1, param.is_output,
                 descr.itemsize, 0 if make is None else id(make), strided, 0, _dlpack_type(param.dtype),
+                is_symbolic(param),
             )  # fmt: skip
             words += (numbers[n] if isinstance(n, str) else n for n in param.shape)
             words += (n * descr.itemsize for n in param.strides or () if isinstance(n, int))
         self.memory = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self.memory)
-
 
     def admit_tensors(self, kind: type, exchange: int, makers: tuple[object, ...]) -> None:
         """From now on, take objects of this type too; `exchange` fills a DLTensor with one, `makers`
@@ -132,7 +137,7 @@ def _only_slow(artifact: Artifact) -> bool:
     return (
         len(artifact.params) > MOST_PARAMS
         or len(artifact.scalars) > MOST_SCALARS
-        or len(artifact.derived) > 0
+        or len(artifact.derived) > MOST_DERIVED
         or not named.issuperset(artifact.scalars)
         or any(isinstance(n, str) for p in artifact.params for n in p.strides or ())
     )
@@ -241,12 +246,9 @@ _kept: list[object] = []  # the type goes on pointing to what it was made from
 def empty_maker(
     shape: tuple[int, ...] | None, descr: np.dtype, alignment: int
 ) -> Callable[..., np.ndarray]:
-    """A function that makes an output: without arguments, or of the shape where that is None."""
-    if alignment <= 16:  # the least that NumPy gives
-        make = partial(np.empty, dtype=descr)
-    else:
-        make = partial(empty_aligned, descr=descr, alignment=alignment)
-    return make if shape is None else partial(make, shape)
+    """A function that makes an output: without arguments, or of a shape and the dtype if it is None."""
+    make = np.empty if alignment <= 16 else partial(empty_aligned, alignment=alignment)
+    return make if shape is None else partial(make, shape, descr)  # 16 is the least of NumPy
 
 
 def empty_aligned(shape: tuple[int, ...], descr: np.dtype, alignment: int) -> np.ndarray:
@@ -267,6 +269,7 @@ def _module_text(table_offset: int) -> str:
         "HEADER_BYTES": 8 * len(_HEADER), "RECORD_WORDS": len(_RECORD), "TABLE": table_offset + 8,
         "ERROR_WORDS": ERROR_WORDS, "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
         "MOST_DERIVED": MOST_DERIVED, "MOST_SIZES": 4 + MOST_DERIVED,
+        "LONG_FLOPS": LONG_FLOPS, "LONG_BYTES": LONG_BYTES,
     }  # fmt: skip
     text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER + BLOCKS)
     text = _LOAD.sub(r"\1.p = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)

@@ -302,6 +302,60 @@ no:
   ret i1 false
 }
 
+; An output of a shape that depends on the call, made of its shape and then `descr`, if there is one; null, with or
+; without an exception: there is none.
+define internal ptr @shaped(ptr %maker, ptr %record, ptr %scalars, i64 %nscalars, ptr %sizes,
+                             ptr %descr) noinline {
+entry:
+  %rank = field i64 %record, $R_rank
+  %extents = getelementptr i64, ptr %record, i64 $RECORD_WORDS
+  %shape = call ptr @PyTuple_New(i64 %rank)
+  %no.shape = icmp eq ptr %shape, null
+  br i1 %no.shape, label %none, label %dim
+dim:
+  %d = phi i64 [ 0, %entry ], [ %d1, %set ]
+  %more = icmp slt i64 %d, %rank
+  br i1 %more, label %one, label %make
+one:
+  %want = field i64 %extents, %d
+  %constant = icmp sge i64 %want, 0
+  br i1 %constant, label %known, label %symbol
+symbol:
+  %number = xor i64 %want, -1
+  %derived = icmp sge i64 %number, %nscalars
+  br i1 %derived, label %far, label %near
+near:
+  %scalar = field i64 %scalars, %number
+  br label %known
+far:
+  %number1 = sub i64 %number, %nscalars
+  %number2 = add i64 %number1, 4
+  %size = field i64 %sizes, %number2
+  br label %known
+known:
+  %extent = phi i64 [ %want, %one ], [ %scalar, %near ], [ %size, %far ]
+  %negative = icmp slt i64 %extent, 0
+  br i1 %negative, label %drop, label %object
+object:
+  %int = call ptr @PyLong_FromLongLong(i64 %extent)
+  %no.int = icmp eq ptr %int, null
+  br i1 %no.int, label %drop, label %set
+set:
+  %s = call i32 @PyTuple_SetItem(ptr %shape, i64 %d, ptr %int)
+  %d1 = add i64 %d, 1
+  br label %dim
+make:
+  %made = call ptr (ptr, ...)
+      @PyObject_CallFunctionObjArgs(ptr %maker, ptr %shape, ptr %descr, ptr null)
+  br label %drop
+drop:
+  %result = phi ptr [ null, %known ], [ null, %object ], [ %made, %make ]
+  call void @Py_DecRef(ptr %shape)
+  ret ptr %result
+none:
+  ret ptr null
+}
+
 define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %names) {
 entry:
   %buffers = alloca [$MOST_PARAMS x ptr], align 64
@@ -312,6 +366,10 @@ entry:
   %isout = alloca [$MOST_PARAMS x i8]
   %scalars = alloca [$MOST_SCALARS x i64], align 64
   %error = alloca [$ERROR_WORDS x i64], align 16
+  %sizes = alloca [$MOST_SIZES x i64], align 64
+  %pending = alloca [$MOST_PARAMS x [2 x i64]], align 64      ; extents to be compared with derived ones
+  %npending = alloca i64
+  store i64 0, ptr %npending
   %nargs = and i64 %nargsf, 9223372036854775807
   %table = at ptr %self, $TABLE
   %flags = field i64 %table, $H_flags
@@ -382,7 +440,7 @@ param:
   %tensors = phi i64 [ 0, %start ], [ %tensors1, %param.next ]
   %record = phi ptr [ %first, %start ], [ %record.next, %param.next ]
   %param.more = icmp slt i64 %p, %nparams
-  br i1 %param.more, label %param.one, label %overlap
+  br i1 %param.more, label %param.one, label %measure
 param.one:
   %rank = field i64 %record, $R_rank
   %output = field i64 %record, $R_output
@@ -474,6 +532,22 @@ dim.one:
   br i1 %constant, label %dim.compare, label %dim.scalar
 dim.scalar:
   %number = xor i64 %want0, -1
+  %derived = icmp sge i64 %number, %nscalars
+  br i1 %derived, label %dim.derived, label %dim.bind
+dim.derived:
+  %waiting = load i64, ptr %npending
+  %room = icmp slt i64 %waiting, $MOST_PARAMS
+  br i1 %room, label %dim.wait, label %slow
+dim.wait:
+  %which.p = getelementptr [2 x i64], ptr %pending, i64 %waiting
+  %which = sub i64 %number, %nscalars
+  store i64 %which, ptr %which.p
+  %wait.p = getelementptr i64, ptr %which.p, i64 1
+  store i64 %have, ptr %wait.p
+  %waiting1 = add i64 %waiting, 1
+  store i64 %waiting1, ptr %npending
+  br label %dim.compare
+dim.bind:
   %scalar.p = getelementptr i64, ptr %scalars, i64 %number
   %bound = load i64, ptr %scalar.p
   %unbound = icmp eq i64 %bound, -1
@@ -481,7 +555,7 @@ dim.scalar:
   store i64 %want1, ptr %scalar.p
   br label %dim.compare
 dim.compare:
-  %want = phi i64 [ %want0, %dim.one ], [ %want1, %dim.scalar ]
+  %want = phi i64 [ %want0, %dim.one ], [ %want1, %dim.bind ], [ %have, %dim.wait ]
   %same = icmp eq i64 %have, %want
   br i1 %same, label %dim.stride, label %slow
 dim.stride:
@@ -520,6 +594,39 @@ param.next:
   %a.next = add i64 %a, %taken
   %p1 = add i64 %p, 1
   br label %param
+
+measure:                                          ; what depends on the scalars, once all are known
+  %measurer = field ptr %table, $H_sizes
+  %no.sizes = icmp eq ptr %measurer, null
+  br i1 %no.sizes, label %overlap, label %given
+given:
+  %b = phi i64 [ 0, %measure ], [ %b1, %given.next ]
+  %given.more = icmp slt i64 %b, %nscalars
+  br i1 %given.more, label %given.one, label %given.end
+given.one:
+  %b.value = field i64 %scalars, %b
+  %b.unknown = icmp eq i64 %b.value, -1
+  br i1 %b.unknown, label %slow, label %given.next
+given.next:
+  %b1 = add i64 %b, 1
+  br label %given
+given.end:
+  call void %measurer(ptr %scalars, ptr %sizes)
+  %nwaiting = load i64, ptr %npending
+  br label %waited
+waited:
+  %e = phi i64 [ 0, %given.end ], [ %e1, %waited.one ]
+  %waited.more = icmp slt i64 %e, %nwaiting
+  br i1 %waited.more, label %waited.one, label %overlap
+waited.one:
+  %e.p = getelementptr [2 x i64], ptr %pending, i64 %e
+  %e.number = field i64 %e.p, 0
+  %e.have = field i64 %e.p, 1
+  %e.at = add i64 %e.number, 4
+  %e.need = field i64 %sizes, %e.at
+  %e.same = icmp eq i64 %e.have, %e.need
+  %e1 = add i64 %e, 1
+  br i1 %e.same, label %waited, label %slow
 
 overlap:
   %some.tensors = icmp ne i64 %tensors, 0
@@ -575,7 +682,19 @@ outputs.one:
 outputs.make:
   %m.which = select i1 %of.tensors, i64 $R_make_tensor, i64 $R_make
   %m.maker = field ptr %m.record, %m.which
-  %made = call ptr @PyObject_CallNoArgs(ptr %m.maker)
+  %m.symbolic = field i64 %m.record, $R_symbolic
+  %m.plain = icmp eq i64 %m.symbolic, 0
+  br i1 %m.plain, label %make.plain, label %make.shaped
+make.plain:
+  %made0 = call ptr @PyObject_CallNoArgs(ptr %m.maker)
+  br label %outputs.made
+make.shaped:
+  %m.descr0 = field ptr %m.record, $R_descr
+  %m.descr = select i1 %of.tensors, ptr null, ptr %m.descr0   ; torch's maker knows its own
+  %made1 = call ptr @shaped(ptr %m.maker, ptr %m.record, ptr %scalars, i64 %nscalars, ptr %sizes, ptr %m.descr)
+  br label %outputs.made
+outputs.made:
+  %made = phi ptr [ %made0, %make.plain ], [ %made1, %make.shaped ]
   store ptr %made, ptr %m.p
   %m.failed = icmp eq ptr %made, null
   br i1 %m.failed, label %outputs.failed, label %outputs.take
@@ -607,8 +726,20 @@ outputs.next:
   br label %outputs
 
 ready:
+  br i1 %no.sizes, label %ready.fixed, label %ready.measured
+ready.fixed:
   %release = and i64 %flags, 1
-  %long = icmp ne i64 %release, 0
+  %long0 = icmp ne i64 %release, 0
+  br label %go
+ready.measured:
+  %work = field i64 %sizes, 2
+  %moved = field i64 %sizes, 3
+  %much.work = icmp ugt i64 %work, $LONG_FLOPS
+  %much.moved = icmp ugt i64 %moved, $LONG_BYTES
+  %long1 = or i1 %much.work, %much.moved
+  br label %go
+go:
+  %long = phi i1 [ %long0, %ready.fixed ], [ %long1, %ready.measured ]
   br i1 %long, label %run.free, label %run.held
 run.free:
   %state = call ptr @PyEval_SaveThread()
@@ -630,6 +761,7 @@ failed.end:
 
 undo:                                             ; let go of the outputs 0 .. n that were made
   %n = phi i64 [ %m, %outputs.failed ], [ %m2, %take.failed ], [ %nparams, %failed ]
+  %tell = phi i1 [ %m.plain, %outputs.failed ], [ true, %take.failed ], [ true, %failed ]
   br label %undo.one
 undo.one:
   %w = phi i64 [ 0, %undo ], [ %w1, %undo.next ]
@@ -647,7 +779,12 @@ undo.next:
   %w1 = add i64 %w, 1
   br label %undo.one
 undo.end:
+  br i1 %tell, label %undo.told, label %undo.ask
+undo.told:
   ret ptr null
+undo.ask:                                         ; no array has that shape
+  call void @PyErr_Clear()
+  br label %slow
 
 finish:
   br i1 %making, label %give.back, label %nothing
