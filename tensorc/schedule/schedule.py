@@ -152,6 +152,25 @@ class Schedule:
         """Let a block write to a buffer that is copied afterwards. See `primitives.caching`."""
         return self._block("cache_write", self._name(block, BlockRef), scope)
 
+    def reindex(self, block: BlockRef | str, buffer) -> BlockRef:
+        """Let a block use a copy of a buffer that its own iterators index. See
+        `primitives.reindexing`."""
+        return self._block("reindex", self._name(block, BlockRef), _buffer(buffer))
+
+    def reindex_cache_read(
+        self, block: BlockRef | str, buffer, scope: str, index_map
+    ) -> BlockRef:
+        """Let a block read a copy of a buffer whose places are a map of its iterators. See
+        `primitives.reindexing`."""
+        return self._mapped("reindex_cache_read", block, buffer, scope, index_map)
+
+    def reindex_cache_write(
+        self, block: BlockRef | str, buffer, scope: str, index_map
+    ) -> BlockRef:
+        """Let a block write to a copy of a buffer whose places are a map of its iterators. See
+        `primitives.reindexing`."""
+        return self._mapped("reindex_cache_write", block, buffer, scope, index_map)
+
     def transform_layout(self, block: BlockRef | str, buffer, index_map) -> None:
         """Lay an internal buffer out anew: `lambda i, j: (i // 8, j, i % 8)`. See
         `primitives.layout`."""
@@ -194,6 +213,11 @@ class Schedule:
 
     def _block(self, primitive: str, *args) -> BlockRef:
         return BlockRef(self.perform(primitive, args)[0], self._lineage)
+
+    def _mapped(self, primitive: str, block, buffer, scope: str, index_map) -> BlockRef:
+        name = self._name(block, BlockRef)
+        text = map_text(index_map, len(find_block(self.function, name).node.iters))
+        return self._block(primitive, name, _buffer(buffer), scope, text)
 
     def _name(self, given, kind: type[LoopRef] | type[BlockRef]) -> str:
         what = "loop" if kind is LoopRef else "block"

@@ -26,6 +26,11 @@ from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
 from tensorc.schedule.primitives.placement import compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
+from tensorc.schedule.primitives.reindexing import (
+    reindex,
+    reindex_cache_read,
+    reindex_cache_write,
+)
 
 VERSION = 1
 
@@ -45,6 +50,10 @@ class Primitive:
     makes: str | None = None
     defaults: tuple[tuple[str, Any], ...] = ()
 
+
+_MAPPED_CACHE = (
+    ("block", "block"), ("buffer", "buffer"), ("scope", "word"), ("index_map", "map"),
+)  # fmt: skip
 
 PRIMITIVES: Mapping[str, Primitive] = {
     "split": Primitive(
@@ -75,6 +84,9 @@ PRIMITIVES: Mapping[str, Primitive] = {
         makes="block",
         defaults=(("scope", "global"),),
     ),
+    "reindex": Primitive(reindex, (("block", "block"), ("buffer", "buffer")), makes="block"),
+    "reindex_cache_read": Primitive(reindex_cache_read, _MAPPED_CACHE, makes="block"),
+    "reindex_cache_write": Primitive(reindex_cache_write, _MAPPED_CACHE, makes="block"),
     "transform_layout": Primitive(
         transform_layout, (("block", "block"), ("buffer", "buffer"), ("index_map", "map"))
     ),

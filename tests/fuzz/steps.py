@@ -51,6 +51,7 @@ def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
     makers = [
         (6, _split), (4, _reorder), (3, _fuse), (2, _cache_read), (2, _cache_write),
         (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
+        (2, _reindex), (2, _reindex_cache),
     ]  # fmt: skip
     if not is_early:
         makers += [(4, _unroll), (7, _vectorize), (4, _parallel)]
@@ -122,6 +123,51 @@ def _cache_read(s, rng, block, loops):
 
 def _cache_write(s, rng, block, loops):
     return "cache_write", (block, _scope(rng))
+
+
+def _reindex(s, rng, block, loops):
+    names = _buffers(_node(s, block))
+    return ("reindex", (block, rng.choice(names))) if names else None
+
+
+def _reindex_cache(s, rng, block, loops):
+    node = _node(s, block)
+    names = [it.var.name for it in node.iters]
+    if not names or not _buffers(node):
+        return None
+    kept = [it.var.name for it in node.iters if it.kind == "spatial" or rng.random() < 0.6]
+    rng.shuffle(kept)
+    buffer = rng.choice(_buffers(node))
+    written = {w.buffer.name for w in walk(node) if type(w) is Store}
+    step = "reindex_cache_write" if buffer in written else "reindex_cache_read"
+    return step, (block, buffer, _scope(rng), _map(names, _digits(rng, kept) or ["0"]))
+
+
+def _digits(rng, parts):
+    """The indices with one of them, often, taken apart."""
+    parts = list(parts)
+    if parts and rng.random() < 0.5:
+        axis, factor = rng.randrange(len(parts)), rng.choice((2, 3, 4, 8))
+        parts[axis : axis + 1] = [f"{parts[axis]} // {factor}", f"{parts[axis]} % {factor}"]
+        rng.shuffle(parts)
+    return parts
+
+
+def _map(names, outputs) -> str:
+    plain = [f"d{axis}" for axis in range(len(names))]
+    renamed = []
+    for output in outputs:
+        name, _, rest = output.partition(" ")
+        at = plain[names.index(name)] if name in names else name
+        renamed.append(f"{at} {rest}".strip())
+    comma = "," if len(renamed) == 1 else ""
+    return f"lambda {', '.join(plain)}: ({', '.join(renamed)}{comma})"
+
+
+def _buffers(node) -> list[str]:
+    """The buffers that a block touches."""
+    names = {e.buffer.name for e in all_exprs(node) if type(e) is Load}
+    return sorted(names | {w.buffer.name for w in walk(node) if type(w) is Store})
 
 
 def _compute_at(s, rng, block, loops):

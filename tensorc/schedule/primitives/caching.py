@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
@@ -55,23 +57,18 @@ def cache_read(
     """
     step = f"cache_read(block {block!r}, buffer {buffer!r})"
     place = find_block(function, block)
-    source = _input(function, place.node, buffer, step)
+    source = input_of(function, place.node, buffer, step)
     if source in buffers_written(place.node):
         refuse(function, f"{step}: the block writes {source.name!r} itself; use cache_write", block)
-    nest = _outermost(place)
-    for other in blocks_below(nest.node):
-        if source in buffers_written(other):
-            reason = f"{other.name!r}, in the same nest of loops, writes it"
-            fix = "cache it before moving that block there"
-            refuse(function, f"{step}: {reason}; {fix}", other.name)
-    _refuse_gaps(function, source, step)
+    check_written_outside(function, place, source, step)
+    refuse_gaps(function, source, step)
 
-    copy = _cache_of(function, source, scope, step)
+    copy = cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
     changed = replace(place, _redirect_loads(place.node, source, copy))
     function = changed.with_(allocs=(*function.allocs, copy))
     nest_stmt = _copy_nest(function, name, source, copy, _iterator_names(place.node, source))
-    return insert_before(_outermost(find_block(function, block)), nest_stmt), name
+    return insert_before(outermost(find_block(function, block)), nest_stmt), name
 
 
 def cache_write(function: Function, block: str, scope: str = "global") -> tuple[Function, str]:
@@ -92,19 +89,19 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     step = f"cache_write(block {block!r})"
     place = find_block(function, block)
     target = _output(function, place.node, step)
-    _check_written_alone(function, place, target, step)
-    _refuse_gaps(function, target, step)
+    check_written_alone(function, place, target, step)
+    refuse_gaps(function, target, step)
 
-    copy = _cache_of(function, target, scope, step)
+    copy = cache_of(function, target, scope, step)
     name = fresh_block(function, copy.name)
     names = _iterator_names(place.node, target)
     body = _redirect_writers(function.body, target, copy)
     function = function.with_(body=body, allocs=(*function.allocs, copy))
     nest = _copy_nest(function, name, copy, target, names)
-    return insert_after(_outermost(find_block(function, block)), nest), name
+    return insert_after(outermost(find_block(function, block)), nest), name
 
 
-def _input(function: Function, block: Block, buffer: str | int, step: str) -> Buffer:
+def input_of(function: Function, block: Block, buffer: str | int, step: str) -> Buffer:
     """The buffer that a block reads under a name, or as one of its reads by number."""
     inputs = buffers_read(block)
     if type(buffer) is int and 0 <= buffer < len(inputs):
@@ -116,12 +113,21 @@ def _input(function: Function, block: Block, buffer: str | int, step: str) -> Bu
     refuse(function, f"{step}: the block does not read that; it reads {names}", block.name)
 
 
-def _refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
+def check_written_outside(function: Function, place: Place, source: Buffer, step: str) -> None:
+    """Refuse a copy before a nest of loops in which the buffer is written."""
+    for other in blocks_below(outermost(place).node):
+        if source in buffers_written(other):
+            reason = f"{other.name!r}, in the same nest of loops, writes it"
+            fix = "cache it before moving that block there"
+            refuse(function, f"{step}: {reason}; {fix}", other.name)
+
+
+def refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
     """Refuse to copy an internal buffer that may have elements which nothing writes."""
     if buffer not in function.allocs:
         return
     for block in writers(function, buffer):
-        if _stores_by_iterators(block, buffer) and _is_run_whole(find_block(function, block.name)):
+        if _stores_by_iterators(block, buffer) and is_run_whole(find_block(function, block.name)):
             return
     reason = f"not every element of {buffer.name!r} is known to be written"
     fix = "cache it before other steps on its layout and its writer"
@@ -140,7 +146,7 @@ def _stores_by_iterators(block: Block, buffer: Buffer) -> bool:
     )
 
 
-def _is_run_whole(place: Place) -> bool:
+def is_run_whole(place: Place) -> bool:
     """Whether the loops around a block meet each of its spatial points.
 
     They do where different iterations give different points, as many as the box around them has:
@@ -178,11 +184,11 @@ def _output(function: Function, block: Block, step: str) -> Buffer:
     return outputs[0]
 
 
-def _check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
+def check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
     """Refuse where the copy after the nest is too late for a reader or too early for a writer, and
     where a writer starts from what the buffer holds."""
     blocks = all_blocks(function)
-    last = blocks_below(_outermost(place).node)[-1]
+    last = blocks_below(outermost(place).node)[-1]
     at_block = next(i for i, block in enumerate(blocks) if block is place.node)
     at_copy = next(i for i, block in enumerate(blocks) if block is last)
     first = True
@@ -199,13 +205,13 @@ def _check_written_alone(function: Function, place: Place, target: Buffer, step:
         first = first and not writes
 
 
-def _outermost(place: Place) -> Place:
+def outermost(place: Place) -> Place:
     """The place of the outermost loop around a block, or of the block itself if there is none."""
     loops = place.loops
     return place.up_to(loops[0] if loops else place.node)
 
 
-def _cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buffer:
+def cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buffer:
     if scope and scope not in SCOPES:
         refuse(function, f"{step}: scope {scope!r} is unknown; known are {', '.join(SCOPES)}")
     name = fresh_buffer(function, f"{buffer.name}_{scope or 'cache'}")
@@ -243,16 +249,23 @@ def _copy_nest(
     function: Function, name: str, source: Buffer, target: Buffer, iterators: list[str]
 ) -> Stmt:
     """Loops around a block that copies one buffer to another of the same shape."""
+    indices = tuple(map(Var, iterators))
+    body = Store(target, indices, Load(source, indices))
+    return spatial_nest(function, name, indices, source.shape, body)
+
+
+def spatial_nest(
+    function: Function, name: str, iterators: Sequence[Var], extents: Sequence[Expr], body: Stmt
+) -> Stmt:
+    """Serial loops around a block of spatial iterators, each bound to a loop of its own."""
     taken = loop_names(function)
     loops, iters = [], []
-    for iterator, extent in zip(iterators, source.shape):
-        loop = Var(fresh(f"{name}.{iterator}", taken))
+    for iterator, extent in zip(iterators, extents):
+        loop = Var(fresh(f"{name}.{iterator.name}", taken))
         taken.add(loop.name)
         loops.append(loop)
-        iters.append(BlockIter(Var(iterator), extent, "spatial", loop))
-    indices = tuple([it.var for it in iters])
-    body = Store(target, indices, Load(source, indices))
+        iters.append(BlockIter(iterator, extent, "spatial", loop))
     nest: Stmt = Block(name, tuple(iters), Const(True, bool_), None, body)
-    for loop, extent in zip(reversed(loops), reversed(source.shape)):
+    for loop, extent in zip(reversed(loops), reversed(extents)):
         nest = For(loop, index(0), extent, "serial", nest)
     return nest

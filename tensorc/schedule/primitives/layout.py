@@ -42,7 +42,7 @@ def transform_layout(
     """
     step = f"transform_layout(block {block!r}, buffer {buffer!r})"
     old = _internal(function, block, buffer, step)
-    index_map = _as_map(function, index_map, len(old.shape), step)
+    index_map = as_map(function, index_map, len(old.shape), step)
     if len(index_map.inputs) != len(old.shape):
         reason = f"the map takes {len(index_map.inputs)} indices, the buffer has {len(old.shape)}"
         refuse(function, f"{step}: {reason}", block)
@@ -52,13 +52,13 @@ def transform_layout(
         refuse(function, f"{step}: {reason}", block)
 
     domain = root_domain(function)
-    new = old.with_(shape=_image(function, index_map, old.shape, domain, step), strides=None)
+    new = old.with_(shape=image_of(function, index_map, old.shape, domain, step), strides=None)
     body = _remap(function.body, old, new, index_map, domain)
     allocs = tuple([new if known is old else known for known in function.allocs])
     return function.with_(body=body, allocs=allocs)
 
 
-def _as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step: str) -> IndexMap:
+def as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step: str) -> IndexMap:
     if isinstance(index_map, IndexMap):
         return index_map
     try:
@@ -69,7 +69,7 @@ def _as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step:
     refuse(function, f"{step}: the map does not take {ndim} indices to indices: {problem}")
 
 
-def _image(
+def image_of(
     function: Function, index_map: IndexMap, shape: tuple[Expr, ...], domain: Domain, step: str
 ):
     """The extents of the new indices over a shape."""
