@@ -6,7 +6,7 @@ import argparse
 import importlib
 import json
 
-SUITES = ("gemm", "latency", "math")
+SUITES = ("gemm", "latency", "math", "symbolic")
 PEERS = ("numpy", "torch", "jax", "tvm")
 
 
