@@ -6,7 +6,7 @@ What is not proved is refused: every answer here is "yes, always" or "not known"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
@@ -212,7 +212,7 @@ def overlap(place: Place, places: Sequence[Place]) -> str | None:
         found = [touch for touch in touches(users) if touch.buffer is buffer]
         if len(users) == 1 and _touches_own(found) and _splits_domain(place, users[0]):
             continue
-        if _is_private(place, buffer, users, found) or _splits_buffer(place, _meeting(place, found)):
+        if _is_private(place, buffer, users, found) or splits_buffer(place, _meeting(place, found)):
             continue
         message = (
             f"iterations of the loop may touch the same elements of buffer {buffer.name!r}, which"
@@ -269,7 +269,7 @@ def _inside(place: Place) -> Domain:
     return domain if is_const(place.node.predicate) else domain.given(place.node.predicate)
 
 
-def _splits_buffer(
+def splits_buffer(
     place: Place, found: Sequence[Touch], around: frozenset[Var] = frozenset()
 ) -> bool:
     """Whether different iterations touch different parts of a buffer: in some dimensions every
@@ -455,11 +455,18 @@ def _ranges(touch: Touch, shared: int) -> tuple[Span, ...] | None:
 
 
 def _is_dense(write: Touch, shared: int) -> bool:
-    """Whether the stores leave no hole in the box of their ranges: each dimension has loops of
-    its own, whose factors do not jump over what the lesser ones reach."""
-    extents = {loop.var: loop.extent for loop in _inner_loops(write, shared)}
+    """Whether the stores leave no hole in the box of their ranges."""
+    return fills_box(
+        write.indices, {loop.var: loop.extent for loop in _inner_loops(write, shared)}
+    )
+
+
+def fills_box(values: Iterable[Expr], extents: Mapping[Var, Expr]) -> bool:
+    """Whether loops of these extents, from 0, take the values over all places of the box around
+    them: each value has loops of its own, whose factors do not jump over what the lesser ones
+    reach."""
     taken: set[Expr] = set()
-    for expr in write.indices:
+    for expr in values:
         form = affine(expr)
         terms = [(abs(factor), atom) for atom, factor in form.terms if uses(atom, extents)]
         own = {atom for _, atom in terms}
@@ -586,7 +593,7 @@ def _may_cross(place: Place, p: Place, pair: tuple[For, For]) -> bool:
         at = p.up_to(loop)
         around = frozenset([each.var for each in loops if each is not loop])
         if all(
-            _splits_buffer(at, [touch for touch in found if touch.buffer is buffer], around)
+            splits_buffer(at, [touch for touch in found if touch.buffer is buffer], around)
             for buffer in stored(p.node)
         ):
             return True

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from tensorc.arith import Domain
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Const, Expr, Var, index
+from tensorc.ir.expr import Const, Expr, Var, index, logical_not
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, seq
@@ -51,8 +51,8 @@ def _enter(domain: Domain, stmt: Stmt, child: Stmt) -> Domain:
     match stmt:
         case For(var, start, extent):
             return domain.bind(var, start, extent)
-        case If(condition, then) if child is then:
-            return domain.given(condition)
+        case If(condition, then):
+            return domain.given(condition if child is then else logical_not(condition))
         case Let(var, value) if value.dtype.is_int:
             return domain.bind(var, value, 1)
         case _:

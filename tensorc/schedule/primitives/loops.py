@@ -77,8 +77,11 @@ def split(
     place = find_loop(function, loop)
     node: For = place.node
     step = f"split(loop {loop!r})"
-    _check_plain_loop(step, place)
-    _check_factors(step, place, factors, tail)
+    check_plain_loop(step, place)
+    check_factors(step, place, factors)
+    if tail not in TAILS:
+        known = ", ".join(TAILS)
+        refuse(function, f"{step}: tail {tail!r} is unknown; known are {known}", loop)
     domain = place.domain()
     extents = _extents(step, place, factors, domain)
     names = _names(function, [f"{loop}.{number}" for number in range(len(extents))])
@@ -93,7 +96,7 @@ def split(
     inside = domain
     for var, extent in zip(new, extents):
         inside = inside.bind(var, 0, extent)
-    body = _substituted(node.body, {node.var: value}, condition, inside)
+    body = substituted(node.body, {node.var: value}, condition, inside)
     annotations = node.annotations
     if condition is not None:
         annotations = annotate(annotations, "tail", "cut" if tail == "auto" else tail)
@@ -103,7 +106,8 @@ def split(
     return replace(place, body), tuple(names)
 
 
-def _check_plain_loop(step: str, place: Place) -> None:
+def check_plain_loop(step: str, place: Place) -> None:
+    """Refuse a loop that is not serial, or does not start at 0."""
     node: For = place.node
     if node.kind != "serial":
         refuse(
@@ -115,7 +119,8 @@ def _check_plain_loop(step: str, place: Place) -> None:
         refuse(place.function, f"{step}: the loop does not start at 0", node.var.name)
 
 
-def _check_factors(step: str, place: Place, factors, tail: str) -> None:
+def check_factors(step: str, place: Place, factors) -> None:
+    """Refuse what are no factors: integers of 1 or more, and at most one None."""
     name = place.node.var.name
     if not isinstance(factors, (list, tuple)) or not factors:
         refuse(
@@ -131,14 +136,11 @@ def _check_factors(step: str, place: Place, factors, tail: str) -> None:
                 name,
             )
     if sum(factor is None for factor in factors) > 1:
-        refuse(place.function, f"{step}: factors {_text(factors)} hold more than one None", name)
-    if tail not in TAILS:
-        refuse(
-            place.function, f"{step}: tail {tail!r} is unknown; known are {', '.join(TAILS)}", name
-        )
+        refuse(place.function, f"{step}: factors {factors_text(factors)} hold more than one None", name)
 
 
-def _text(factors) -> str:
+def factors_text(factors) -> str:
+    """Factors as they are written in Python."""
     return f"({', '.join(map(str, factors))}{',' if len(factors) == 1 else ''})"
 
 
@@ -150,7 +152,7 @@ def _extents(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
     if known > _GREATEST:
         refuse(
             place.function,
-            f"{step}: factors {_text(factors)} multiply to more than an index holds",
+            f"{step}: factors {factors_text(factors)} multiply to more than an index holds",
             name,
         )
     if None in factors:
@@ -160,7 +162,7 @@ def _extents(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
         return [left if factor is None else index(factor) for factor in factors]
     if not can_prove(extent <= known, domain):
         message = (
-            f"factors {_text(factors)} multiply to {known}, the extent is {_extent_text(extent)}"
+            f"factors {factors_text(factors)} multiply to {known}, the extent is {_extent_text(extent)}"
         )
         refuse(place.function, f"{step}: {message}", name)
     return [index(factor) for factor in factors]
@@ -221,8 +223,8 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
     return first + _weighted(new[1:], strides[1:])
 
 
-def _substituted(
-    stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain
+def substituted(
+    stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain = Domain()
 ) -> Stmt:
     """A nest with loop variables replaced in loops and block bindings, and the blocks run only
     where `condition`."""
@@ -230,7 +232,7 @@ def _substituted(
         case For(var, start, extent, kind, body, annotations):
             start = _replaced(start, values, domain)
             extent = _replaced(extent, values, domain)
-            body = _substituted(body, values, condition, domain.bind(var, start, extent))
+            body = substituted(body, values, condition, domain.bind(var, start, extent))
             if start is stmt.start and extent is stmt.extent and body is stmt.body:
                 return stmt
             return For(var, start, extent, kind, body, annotations)
@@ -243,7 +245,7 @@ def _substituted(
                 predicate = simplify(logical_and(predicate, condition), domain)
             return Block(name, iters, predicate, init, body, annotations)
         case Seq() | Alloc():
-            return map_substmts(stmt, lambda inner: _substituted(inner, values, condition, domain))
+            return map_substmts(stmt, lambda inner: substituted(inner, values, condition, domain))
         case _:
             stmt = substitute_stmt(stmt, values)
             return stmt if condition is None else If(condition, stmt)
@@ -275,11 +277,11 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     depending on another of them. Returns the function and the name of the new loop; one loop alone
     stays as it is. Raises ScheduleError where a requirement is not met.
     """
-    step = f"fuse({_loops_text(loops)})"
-    places = _found(step, function, loops)
+    step = f"fuse({loops_text(loops)})"
+    places = found_loops(step, function, loops)
     nodes: list[For] = [place.node for place in places]
     for place in places:
-        _check_plain_loop(f"fuse(loop {place.node.var.name!r})", place)
+        check_plain_loop(f"fuse(loop {place.node.var.name!r})", place)
     for outer, inner in pairwise(nodes):
         if outer.body is not inner:
             message = f"{inner.var.name!r} is not the only child of {outer.var.name!r}"
@@ -301,7 +303,7 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     extent = simplify(extent, domain)
     fused = Var(fresh(_fused_name([node.var.name for node in nodes]), loop_names(function)))
     inside = domain.bind(fused, 0, extent)
-    body = _substituted(nodes[-1].body, _digits(fused, nodes), None, inside)
+    body = substituted(nodes[-1].body, _digits(fused, nodes), None, inside)
     return replace(
         places[0], For(fused, index(0), extent, "serial", body, _merged(nodes))
     ), fused.name
@@ -324,13 +326,15 @@ def _check_not_empty(step: str, place: Place, nodes: Sequence[For]) -> None:
             )
 
 
-def _loops_text(loops) -> str:
+def loops_text(loops) -> str:
+    """Loops given by names, as steps are described."""
     if isinstance(loops, (list, tuple)) and loops:
         return f"loops {', '.join(map(repr, loops))}"
     return repr(loops)
 
 
-def _found(step: str, function: Function, loops) -> list[Place]:
+def found_loops(step: str, function: Function, loops) -> list[Place]:
+    """The places of several loops; refuses none, and one that is named twice."""
     if not isinstance(loops, (list, tuple)) or not loops:
         refuse(function, f"{step}: give at least one loop")
     if len(set(loops)) != len(loops):
@@ -375,8 +379,8 @@ def reorder(function: Function, loops: Sequence[str]) -> Function:
     reads only what was written in the same iteration. Raises ScheduleError where a requirement is
     not met.
     """
-    step = f"reorder({_loops_text(loops)})"
-    places = _found(step, function, loops)
+    step = f"reorder({loops_text(loops)})"
+    places = found_loops(step, function, loops)
     outermost = min(places, key=lambda place: len(place.path))
     line = chain(outermost.node)
     rank = {loop.var: i for i, loop in enumerate(line)}

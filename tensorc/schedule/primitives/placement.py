@@ -1,4 +1,5 @@
-"""Moving a producer under a loop of its consumer, where it computes just what is needed there."""
+"""Moving a producer under a loop of its consumer, where it computes just what is needed there, and
+a consumer under a loop of its producer, where it computes just what is ready there."""
 
 from __future__ import annotations
 
@@ -24,10 +25,12 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import all_exprs, replace_body, uses, walk
-from tensorc.schedule.legality import conjuncts
+from tensorc.schedule.dependence import common_sequence, conflict, fills, meeting, position
+from tensorc.schedule.legality import check_only_blocks, conjuncts, overlap
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
+    block_places,
     blocks_below,
     find_block,
     find_loop,
@@ -42,11 +45,14 @@ from tensorc.schedule.regions import (
     Span,
     accesses,
     assumed,
+    buffers_read,
     buffers_written,
     larger,
     loads,
     readers,
     refuse_late_writer,
+    relax,
+    smaller,
     unite,
     writers,
 )
@@ -86,6 +92,210 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     first = next(i for i, stmt in enumerate(stmts) if loads(stmt, store.buffer))
     body = seq(*stmts[:first], nest, *stmts[first:])
     return replace(find_loop(function, loop), replace_body(target.node, body))
+
+
+def reverse_compute_at(function: Function, block: str, loop: str) -> Function:
+    """Move a consumer under a loop of its producer, to the end of its body, over the part that is
+    ready there.
+
+    ``for io: for ii: T[io*8 + ii] = f(...)`` ... ``for i: C[i] = g(T[i])``
+    ->  ``for io: {for ii: T[io*8 + ii] = f(...); for C.i in 0..8: C[io*8 + C.i] = g(...)}``
+
+    There is one new loop for each iterator, as after `compute_at`: a spatial one runs over what the
+    blocks below `loop` have written of what it reads, others over their whole range.
+
+    Requires: the block is complete (spatial, not reading what it writes) or a reduction with its
+    init, and stands after the nest of `loop` in the same sequence of statements; blocks below `loop`
+    write something that it reads; what is ready in all iterations is the whole that it computed;
+    whatever it reads is as it was: not written later, in the nest or before the block; and
+    nothing between touches what it writes. `loop` is not vectorized.
+
+    Raises ScheduleError where one of these does not hold.
+    """
+    step = f"reverse_compute_at(block {block!r}, loop {loop!r})"
+    source, target = find_block(function, block), find_loop(function, loop)
+    _check_own(source, step)
+    shared = _check_later(source, target, step)
+    _check_nest(target, shared, step)
+    domain = Place(function, (*target.path, target.node.body)).domain()
+    needed = _ready(source.node, target.node, domain)
+    if needed is None:
+        reason = f"no block below {loop!r} writes what {block!r} reads"
+        refuse(function, f"{step}: {reason}", loop)
+    without = remove(source)
+    nest = _regenerate(source.node, needed, domain, loop_names(without))
+    target = find_loop(without, loop)
+    body = seq(target.node.body, nest)
+    new = replace(target, replace_body(target.node, body))
+    _check_whole(source, find_block(new, block), shared, step)
+    _check_moved(source, find_loop(new, loop), shared, step)
+    return new
+
+
+def _check_own(place: Place, step: str) -> None:
+    """Refuse a block whose instances depend on one another."""
+    block, function = place.node, place.function
+    kinds = {it.kind for it in block.iters}
+    reason = "the block is neither complete nor a reduction with its init"
+    if "ordered" in kinds or ("reduce" in kinds and block.init is None):
+        refuse(function, f"{step}: {reason}: its instances depend on those before", block.name)
+    around = {loop.var for loop in place.loops}
+    for it in block.iters:
+        if uses(it.extent, around):
+            reason = f"the extent of its iterator {it.var.name!r} depends on loops"
+            refuse(function, f"{step}: {reason}", block.name)
+    stores = {stmt.buffer: stmt.indices for stmt in walk(block) if type(stmt) is Store}
+    for e in all_exprs(block):
+        if type(e) is Load and e.buffer in stores:
+            if "reduce" not in kinds or e.indices != stores[e.buffer]:
+                reason = f"the block reads {e.buffer.name!r}, which it writes itself"
+                refuse(function, f"{step}: {reason}", block.name)
+
+
+def _check_later(source: Place, target: Place, step: str) -> int:
+    """The position in both paths of the sequence that holds both nests, the block's after the
+    loop's."""
+    function, loop = source.function, target.node
+    if any(stmt is loop for stmt in source.path):
+        refuse(function, f"{step}: the block is under that loop already", loop.var.name)
+    shared = common_sequence(source, target)
+    if shared is None:
+        refuse(function, f"{step}: the block and the loop never run together", loop.var.name)
+    sequence = source.path[shared]
+    at, own = [position(sequence, place.path[shared + 1]) for place in (target, source)]
+    if own < at:
+        reason = "the block runs before that loop; it can only move to one before it"
+        refuse(function, f"{step}: {reason}", source.node.name)
+    for stmt in source.path[shared + 1 : -1]:
+        if type(stmt) not in (For, Seq):
+            refuse(function, f"{step}: the block stands under a condition", source.node.name)
+    return shared
+
+
+def _check_nest(target: Place, shared: int, step: str) -> None:
+    """Refuse a loop that is vectorized, or not reached in every iteration around it."""
+    for stmt in target.path[shared + 1 :]:
+        if type(stmt) not in (For, Seq):
+            refuse(target.function, f"{step}: the loop stands under a condition", target.node.var.name)
+    for loop in (*target.loops, target.node):
+        if loop.kind == "vectorized":
+            reason = f"loop {loop.var.name!r} is vectorized; move the block before vectorizing"
+            refuse(target.function, f"{step}: {reason}", loop.var.name)
+    check_only_blocks(step, target.up_to(target.path[shared + 1]))
+
+
+def _ready(block: Block, loop: For, domain: Domain) -> dict[Var, _Need] | None:
+    """The part of each spatial iterator of a consumer that reads what is written below the loop;
+    None if that is nothing. Iterators that run in full are left out."""
+    spatial = tuple([it for it in block.iters if it.kind == "spatial"])
+    found: dict[Var, _Need] = {}
+    some = False
+    for buffer in buffers_read(block):
+        writes = [a for a in accesses(loop.body, buffer, domain) if a.is_store]
+        some = some or bool(writes)
+        reads = {e.indices for e in all_exprs(block) if type(e) is Load and e.buffer is buffer}
+        for it in spatial if writes else ():
+            needs = [
+                _need(access, it, _solve(indices, spatial, access).get(it.var))
+                for indices in reads
+                for access in writes
+            ]
+            if _are_known(needs):
+                need = _unite(needs, domain)
+                if it.var not in found or _is_less(need, found[it.var], domain):
+                    found[it.var] = need
+    return found if some else None
+
+
+def _is_less(a: _Need, b: _Need, domain: Domain) -> bool:
+    return can_prove(a.span.extent(domain) < b.span.extent(domain), domain)
+
+
+def _check_whole(old: Place, new: Place, shared: int, step: str) -> None:
+    """Refuse where the moved block may leave out a point that it computed before, in an iteration
+    of the loops around both nests, or computes others."""
+    domain = Place(old.function, old.path[: shared + 2]).domain()
+    outer = _loops_around(old, shared)
+    spans = [_spans(place, outer, domain) for place in (old, new)]
+    spatial = [it for it in new.node.iters if it.kind == "spatial"]
+    values = [it.binding for it in spatial]
+    loops = new.loops[outer:]
+    inside = new.domain()
+    known = inside
+    for it in spatial:
+        known = known.given(it.binding >= 0).given(it.binding < it.extent)
+    is_whole = all(can_prove(part, known) for part in conjuncts(new.node.predicate))
+    for it, before, after in zip(spatial, *spans):
+        last = it.extent - 1
+        is_whole = is_whole and before is not None and after is not None and (
+            can_prove(after.lo <= larger(before.lo, index(0), domain), domain)
+            and can_prove(after.hi >= smaller(before.hi, last, domain), domain)
+        )  # fmt: skip
+        if is_whole and not _is_within(before, after, it, domain):
+            is_whole = False
+    if not is_whole or not fills(values, loops, inside):
+        reason = f"what {new.node.name!r} can compute in all iterations is not shown to be the whole"
+        refuse(old.function, f"{step}: {reason} that it computes", old.node.name)
+
+
+def _is_within(before, after, it: BlockIter, domain: Domain) -> bool:
+    """Whether all that is computed now, within the domain, was computed before."""
+    lo, hi = larger(after.lo, index(0), domain), smaller(after.hi, it.extent - 1, domain)
+    return can_prove(lo >= before.lo, domain) and can_prove(hi <= before.hi, domain)
+
+
+def _loops_around(place: Place, shared: int) -> int:
+    """How many loops are around the sequence at a position of a path."""
+    return sum(type(stmt) is For for stmt in place.path[:shared])
+
+
+def _spans(place: Place, outer: int, domain: Domain) -> list[Span | None]:
+    """The values of the spatial iterators, over all loops but the first `outer` ones."""
+    inside = domain
+    ranges: dict[Var, Span | None] = {}
+    for loop in place.loops[outer:]:
+        first = relax(loop.start, ranges, inside)
+        last = relax(simplify(loop.start + loop.extent - 1, inside), ranges, inside)
+        ranges[loop.var] = Span(first.lo, last.hi) if first and last else None
+        inside = inside.bind(loop.var, loop.start, loop.extent)
+    return [
+        relax(it.binding, ranges, inside) for it in place.node.iters if it.kind == "spatial"
+    ]
+
+
+def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
+    """Refuse where the block, now at the end of the loop `target`, runs too early, or its iterations
+    may not run side by side as those of the loops around it do."""
+    function, name = old.function, old.node.name
+    moved = find_block(target.function, name)
+    after = [block for block in blocks_below(old.path[shared + 1]) if block.name != name]
+    sequence = old.path[shared]
+    top = next(
+        i
+        for i, stmt in enumerate(sequence.stmts)
+        if any(type(s) is For and s.var is target.node.var for s in walk(stmt))
+    )
+    for stmt in sequence.stmts[top + 1 : position(sequence, old.path[shared + 1])]:
+        after.extend(blocks_below(stmt))
+    loops = (*target.loops, target.node)[_loops_around(old, shared) :]
+    below = block_places(target.up_to(loops[0]))
+    order = [p.node.name for p in below]
+    after += [p.node for p in below[order.index(name) + 1 :]]
+    problem = meeting(after, [moved.node])
+    if problem is not None:
+        refuse(function, f"{step}: it would run before what it must follow: {problem}", name)
+    for loop in loops:
+        at = target.up_to(loop)
+        places = block_places(at)
+        number = [p.node.name for p in places].index(name)
+        others = (*places[:number], *places[number + 1 :])
+        problem = conflict(at, others, places[number : number + 1])
+        if problem is not None:
+            refuse(function, f"{step}: {problem}", loop.var.name)
+        if loop.kind not in ("serial", "unrolled"):
+            problem = overlap(at, places)
+            if problem is not None:
+                refuse(function, f"{step}: {problem}", loop.var.name)
 
 
 def _movable(function: Function, place: Place, step: str) -> Store:
@@ -165,27 +375,30 @@ def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, 
     spatial = tuple([it for it in block.iters if it.kind == "spatial"])
     found: dict[Var, list[_Need | None]] = {it.var: [] for it in spatial}
     for access in accesses(loop.body, store.buffer, domain):
-        values = _solve(store, spatial, access)
+        values = _solve(store.indices, spatial, access)
         for it in spatial:
             found[it.var].append(_need(access, it, values.get(it.var)))
     return {var: _unite(needs, domain) for var, needs in found.items() if _are_known(needs)}
 
 
-def _solve(store: Store, spatial: tuple[BlockIter, ...], access: Access) -> dict[Var, Expr]:
-    """The iterators whose instance stores the element that an access loads, where they are found.
+def _solve(
+    indices: tuple[Expr, ...], spatial: tuple[BlockIter, ...], access: Access
+) -> dict[Var, Expr]:
+    """The iterators whose instance touches, at `indices`, the element that an access touches, where
+    they are found.
 
     An iterator that is an index itself is read off; otherwise the map from iterators to the stored
     place is inverted, and the access put through it, so that a remapped buffer gives back plain
     indices: (k//512*512 + k%512) is k again.
     """
     found: dict[Var, Expr] = {}
-    for stored, loaded in zip(store.indices, access.indices):
+    for stored, loaded in zip(indices, access.indices):
         if type(stored) is Var:
             found.setdefault(stored, loaded)
     if len(found) < len(spatial):
         iterators = tuple([it.var for it in spatial])
         extents = assumed([it.extent for it in spatial])
-        inverse = IndexMap(iterators, store.indices).inverse(extents)
+        inverse = IndexMap(iterators, indices).inverse(extents)
         if inverse is not None:
             solved = zip(iterators, inverse.apply(access.indices, access.domain))
             found = {**dict(solved), **found}

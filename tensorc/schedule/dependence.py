@@ -1,0 +1,173 @@
+"""Whether parts of a nest may run in another order: no element that one writes is touched by the
+other at the wrong time, or it gets the same value again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorc.arith import Domain, bounds, can_prove, simplify
+from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_not
+from tensorc.ir.stmt import Block, For, If, Seq, Stmt
+from tensorc.ir.walk import substitute, uses
+from tensorc.schedule.legality import (
+    Touch,
+    are_reads_covered,
+    fills_box,
+    is_injective,
+    loaded,
+    splits_buffer,
+    stored,
+    touches,
+)  # fmt: skip
+from tensorc.schedule.locate import Place, block_places
+from tensorc.schedule.regions import Span, relax
+
+
+def parts_of(loop: Place, count: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """The places of the blocks in the first `count` statements of a loop's body, and of the rest."""
+    body = loop.node.body
+    found: tuple[list[Place], list[Place]] = ([], [])
+    for number, stmt in enumerate(body.stmts):
+        at = Place(loop.function, (*loop.path, body, stmt))
+        found[number >= count].extend(block_places(at))
+    return tuple(found[0]), tuple(found[1])
+
+
+def conflict(loop: Place, first: Sequence[Place], second: Sequence[Place]) -> str | None:
+    """Why blocks of `second`, which stand after those of `first` in a loop, must not run before the
+    later iterations of `first`; None if they may.
+
+    What must not be is that such two touch one element and one of them writes it, unless the
+    value that is written has been there before.
+    """
+    early, late = touches(first), touches(second)
+    for buffer in _shared([t.buffer for t in early], [t.buffer for t in late]):
+        a = [touch for touch in early if touch.buffer is buffer]
+        b = [touch for touch in late if touch.buffer is buffer]
+        if not any(touch.is_store for touch in (*a, *b)):
+            continue
+        if splits_buffer(loop, (*a, *b)) or _is_settled(loop, first, a, b):
+            continue
+        for x in a:
+            for y in b:
+                if (x.is_store or y.is_store) and _may_meet_later(loop, x, y):
+                    return _told(x, y)
+    return None
+
+
+def meeting(first: Iterable[Block], second: Iterable[Block]) -> str | None:
+    """A buffer that blocks of both kinds touch and some of them write, as words; None if there is
+    none."""
+    for a in first:
+        for b in second:
+            for buffer in _shared(stored(a) | loaded(a), stored(b) | loaded(b)):
+                if buffer in stored(a) or buffer in stored(b):
+                    return f"{a.name!r} and {b.name!r} share buffer {buffer.name!r}"
+    return None
+
+
+def _shared(a: Iterable[Buffer], b: Iterable[Buffer]) -> list[Buffer]:
+    others = set(b)
+    return sorted({buffer for buffer in a if buffer in others}, key=lambda buffer: buffer.name)
+
+
+def _told(a: Touch, b: Touch) -> str:
+    does = "writes" if b.is_store else "reads"
+    did = "writes" if a.is_store else "reads"
+    return (
+        f"block {b.block.node.name!r} {does} elements of buffer {b.buffer.name!r} that block "
+        f"{a.block.node.name!r} {did} in later iterations"
+    )
+
+
+def _is_settled(loop: Place, first: Sequence[Place], a: list[Touch], b: list[Touch]) -> bool:
+    """Whether all that is read of a buffer was written in the same iteration, by blocks of `first`
+    that write the same values when they run again."""
+    if any(touch.is_store for touch in b):
+        return False
+    buffer = a[0].buffer
+    for p in first:
+        if buffer in stored(p.node):
+            moving = [it.binding for it in p.node.iters if it.kind != "spatial"]
+            if any(uses(binding, (loop.node.var,)) for binding in moving):
+                return False
+    return are_reads_covered((*a, *b))
+
+
+def _may_meet_later(loop: Place, a: Touch, b: Touch) -> bool:
+    """Whether `a`, in some iteration of the loop, may touch what `b` touches in an earlier one."""
+    node: For = loop.node
+    gap = Var("gap")
+    after: dict[Var, Expr] = {node.var: node.var + (gap + 1)}
+    domain = loop.domain().bind(node.var, node.start, node.extent)
+    domain = domain.bind(gap, 0, simplify(node.start + node.extent - 1 - node.var, domain))
+    for touch, values in ((a, after), (b, {})):
+        entered = _entered(domain, touch.block.path[len(loop.path) :], values)
+        if entered is None:
+            return False
+        domain = entered
+    for mine, other in zip(a.indices, b.indices):
+        between = bounds(substitute(mine, after) - other, domain)
+        if (between.lo is not None and between.lo > 0) or (
+            between.hi is not None and between.hi < 0
+        ):
+            return False
+    return True
+
+
+def _entered(domain: Domain, path: Sequence[Stmt], values) -> Domain | None:
+    """What is known at the end of a path, with variables replaced; None if nothing runs there."""
+    for stmt, inner in zip(path, (*path[1:], None)):
+        match stmt:
+            case For(var, start, extent):
+                domain = domain.bind(var, substitute(start, values), substitute(extent, values))
+            case If(condition, then) | Block(predicate=condition, body=then):
+                if type(stmt) is If and inner is not then:
+                    continue
+                condition = substitute(condition, values)
+                if can_prove(logical_not(condition), domain):
+                    return None
+                domain = domain.given(condition)
+    return domain
+
+
+def fills(values: Sequence[Expr], loops: Sequence[For], domain: Domain) -> bool:
+    """Whether loops take expressions over all places of the box around their values."""
+    if fills_box(values, {loop.var: loop.extent for loop in loops}):
+        return True
+    used = [loop for loop in loops if any(uses(value, (loop.var,)) for value in values)]
+    ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in used}
+    count, box = index(1), index(1)
+    for loop in used:
+        count = count * loop.extent
+    for value in values:
+        span = relax(value, ranges, domain)
+        if span is None:
+            return False
+        box = box * span.extent(domain)
+    return simplify(count - box, domain) == index(0) and is_injective(values, used, domain)
+
+
+def in_branches(place: Place) -> tuple[Stmt, ...]:
+    """The branches of `if` statements that a place lies in, outermost first."""
+    path = place.path
+    return tuple([inner for stmt, inner in zip(path, path[1:]) if type(stmt) is If])
+
+
+def common_sequence(a: Place, b: Place) -> int | None:
+    """The position in both paths of the sequence in which two places part; None if they part
+    elsewhere."""
+    for depth, (x, y) in enumerate(zip(a.path, b.path)):
+        if x is not y:
+            return depth - 1 if type(a.path[depth - 1]) is Seq else None
+    return None
+
+
+def position(sequence: Seq, stmt: Stmt) -> int:
+    """Where a statement stands in a sequence."""
+    return next(i for i, each in enumerate(sequence.stmts) if each is stmt)
+
+
+def is_always(condition: Expr) -> bool:
+    """Whether a condition is the literal true."""
+    return is_const(condition, True)

@@ -1,0 +1,205 @@
+"""Several versions of a nest: for parts of a loop's range, or behind a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorc.arith import Domain, bounds, can_prove, simplify
+from tensorc.errors import ExpressionError
+from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_not
+from tensorc.ir.function import Function
+from tensorc.ir.parser import parse_expr
+from tensorc.ir.printer import show
+from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, seq
+from tensorc.ir.walk import (
+    map_substmts,
+    replace_buffers,
+    substitute_stmt,
+    uses,
+    variables,
+    walk_expr,
+)
+from tensorc.schedule.copies import Names
+from tensorc.schedule.legality import stored
+from tensorc.schedule.locate import (
+    Place,
+    blocks_below,
+    find_loop,
+    fresh,
+    fresh_buffer,
+    loop_names,
+    refuse,
+    replace,
+    root_domain,
+)
+from tensorc.schedule.primitives.loops import (
+    check_factors,
+    check_plain_loop,
+    factors_text,
+    substituted,
+)
+from tensorc.schedule.regions import Span, relax, smaller
+
+
+def loop_partition(
+    function: Function, loop: str, factors: Sequence[int | None]
+) -> tuple[Function, tuple[str, ...]]:
+    """Cut the range of a loop into consecutive loops of `factors` iterations; None stands for what
+    the others leave, which is the last part where no factor is None.
+
+    for v in 0 .. 10: C(v)   with (2, None)   ->  for v.0 in 0 .. 2: C(v.0);  for v.1 in 0 .. 8:
+    C_1(v.1 + 2)
+
+    Blocks and loops below get names of their own from the second part on: C_1, C_1.j. A block that
+    reduces over the loop reduces over its part, and starts only in the first.
+
+    Requires a serial loop that starts at 0, factors of 1 or more, at most one None, and a sum that
+    is proved to be no more than the extent. Returns the function and the names of the new loops.
+    Raises ScheduleError where a requirement is not met.
+    """
+    step = f"loop_partition(loop {loop!r})"
+    place = find_loop(function, loop)
+    check_plain_loop(step, place)
+    check_factors(step, place, factors)
+    domain = place.domain()
+    extents = _parts(step, place, factors, domain)
+    names, start = Names(function), index(0)
+    taken = loop_names(function)
+    parts: list[For] = []
+    for number, extent in enumerate(extents):
+        var = Var(fresh(f"{loop}.{number}", taken))
+        taken.add(var.name)
+        names.loops.add(var.name)
+        body = place.node.body if number == 0 else names.copy(place.node.body)[0]
+        inside = domain.bind(var, 0, extent)
+        value = simplify(start + var, inside)
+        body = substituted(body, {place.node.var: value}, None, inside)
+        ranges = {var: Span(index(0), simplify(extent - 1, domain))}
+        body = _reduced(body, var, ranges, inside)
+        node = place.node
+        parts.append(For(var, index(0), extent, "serial", body, node.annotations))
+        start = simplify(start + extent, domain)
+    return replace(place, seq(*parts)), tuple([part.var.name for part in parts])
+
+
+def _parts(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
+    """The numbers of iterations of the parts."""
+    extent, name = place.node.extent, place.node.var.name
+    known = sum(factor or 0 for factor in factors)
+    left = simplify(extent - known, domain)
+    if not can_prove(left >= 0, domain):
+        message = f"factors {factors_text(factors)} add up to {known}, the extent is {show(extent)}"
+        refuse(place.function, f"{step}: {message}", name)
+    parts = [left if factor is None else index(factor) for factor in factors]
+    if None not in factors:
+        parts.append(left)
+    parts = [part for part in parts if not is_const(part, 0)]
+    if not can_prove(parts[0] >= 1, domain) and _reduces(place):
+        message = "the first part may have no iterations, and a block below starts its reduction there"
+        refuse(place.function, f"{step}: {message}", name)
+    return parts or [index(0)]
+
+
+def _reduces(place: Place) -> bool:
+    return any(
+        it.kind == "reduce" and uses(it.binding, (place.node.var,))
+        for block in blocks_below(place.node)
+        for it in block.iters
+    )
+
+
+def _reduced(stmt: Stmt, var: Var, ranges: Mapping[Var, Span | None], domain: Domain) -> Stmt:
+    """A part whose blocks reduce over just the values that their reduce iterators have there."""
+    match stmt:
+        case For(inner, start, extent):
+            span = Span(start, start + extent - 1) if not uses(extent, ranges) else None
+            ranges, domain = {**ranges, inner: span}, domain.bind(inner, start, extent)
+        case Block():
+            return _reduced_block(stmt, var, ranges, domain)
+    return map_substmts(stmt, lambda s: _reduced(s, var, ranges, domain))
+
+
+def _reduced_block(block: Block, var: Var, ranges, domain: Domain) -> Block:
+    iters, values, init = [], {}, block.init
+    for it in block.iters:
+        span = relax(it.binding, ranges, domain) if it.kind == "reduce" else None
+        if span is None or not uses(it.binding, (var,)) or not _is_free(it.binding, ranges):
+            iters.append(it)
+            continue
+        first = bounds(span.lo, domain).lo
+        init = None if first is not None and first > 0 else init
+        new = Var(it.var.name, it.var.dtype)
+        values[it.var] = simplify(new + span.lo, domain)
+        binding = simplify(it.binding - span.lo, domain)
+        left = simplify(it.extent - span.lo, domain)
+        extent = smaller(simplify(span.hi - span.lo + 1, domain), left, domain)
+        iters.append(BlockIter(new, extent, it.kind, binding))
+    body = substitute_stmt(block.body, values)
+    if init is not None:
+        init = substitute_stmt(init, values)
+    return Block(block.name, tuple(iters), block.predicate, init, body, block.annotations)
+
+
+def _is_free(binding: Expr, ranges) -> bool:
+    """Whether a binding depends on no loop outside the part."""
+    return all(e in ranges for e in variables(binding))
+
+
+def specialize(function: Function, condition: str | Expr) -> tuple[Function, tuple[str, ...]]:
+    """Make a version of the function of its own for where a condition holds.
+
+    S  ->  if condition { S_1 } else { S }
+
+    In the version that is made, blocks, loops and internal buffers have names of their own (C_1,
+    C_1.i, T_1), so that each version is scheduled for itself; there, the condition is known to hold.
+    Another call makes another version of what is left: conditions are tried in the order of the
+    calls. `condition` is over the function's scalars and symbolic extents, as text or expression.
+
+    Requires such a condition, which is neither certain nor excluded. Returns the function and the
+    names of the new version's blocks. Raises ScheduleError where a requirement is not met.
+    """
+    test = _condition(function, condition)
+    step = f"specialize({show(test)})"
+    place = _general(function)
+    domain = place.domain()
+    for known, what in ((test, "always"), (logical_not(test), "never")):
+        if can_prove(known, domain):
+            refuse(function, f"{step}: the condition {what} holds here")
+    version, renamed = Names(function).copy(place.node)
+    buffers: dict[Buffer, Buffer] = {}
+    written = {buffer for block in blocks_below(place.node) for buffer in stored(block)}
+    for buffer in function.allocs:
+        if buffer in written:
+            buffers[buffer] = buffer.with_(name=fresh_buffer(function, buffer.name))
+    version = replace_buffers(version, buffers)
+    function = function.with_(allocs=(*function.allocs, *buffers.values()))
+    place = Place(function, place.path)
+    return replace(place, If(test, version, place.node)), tuple(renamed.values())
+
+
+def _general(function: Function) -> Place:
+    """The place of the version for all that no condition before has taken."""
+    path = [function.body]
+    while type(path[-1]) is If and path[-1].orelse is not None:
+        path.append(path[-1].orelse)
+    return Place(function, tuple(path))
+
+
+def _condition(function: Function, condition: str | Expr) -> Expr:
+    names = {var.name: var for var in function.scalars}
+    for buffer in (*function.params, *function.allocs):
+        for extent in (*buffer.shape, *(buffer.strides or ())):
+            names.update({e.name: e for e in walk_expr(extent) if type(e) is Var})
+    if not isinstance(condition, (str, Expr)):
+        refuse(function, f"specialize: {condition!r} is no condition, nor the text of one")
+    text = condition if isinstance(condition, str) else show(condition)
+    known = f"it may read {', '.join(names)}" if names else "the function has no symbolic extents"
+    try:
+        test = parse_expr(text, names)
+    except ExpressionError as error:
+        refuse(function, f"specialize({text}): {error}; {known}")
+    if not test.dtype.is_bool:
+        refuse(function, f"specialize({text}): the condition is {test.dtype}, not bool")
+    if not variables(test):
+        refuse(function, f"specialize({text}): the condition reads no variable; {known}")
+    return simplify(test, root_domain(function))
