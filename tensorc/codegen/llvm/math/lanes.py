@@ -126,10 +126,10 @@ class Lanes:
     def is_nan(self) -> Lanes:
         return self.differs(self)
 
-    def call(self, name: str, *others: Lanes | Number, flags: str = "") -> Lanes:
+    def call(self, name: str, *others: Lanes | Number) -> Lanes:
         """LLVM's intrinsic `name` on operands of this dtype."""
         values = [self.like(other).value for other in others]
-        value = intrinsic(self.ctx, name, self.kind, self.value, *values, flags=flags)
+        value = intrinsic(self.ctx, name, self.kind, self.value, *values)
         return Lanes(self.ctx, self.kind, value)
 
     def fma(self, factor: Lanes | Number, term: Lanes | Number) -> Lanes:
@@ -179,10 +179,6 @@ class Lanes:
 
     def unsigned(self) -> Lanes:
         kind = dtype(f"uint{self.kind.bits}").with_lanes(self.kind.lanes)
-        return Lanes(self.ctx, kind, self.value)
-
-    def signed(self) -> Lanes:
-        kind = dtype(f"int{self.kind.bits}").with_lanes(self.kind.lanes)
         return Lanes(self.ctx, kind, self.value)
 
     def as_float(self) -> Lanes:

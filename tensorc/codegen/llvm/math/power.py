@@ -14,7 +14,6 @@ from tensorc.codegen.llvm.math.exp import LN2, exp2, exp_of_small, reduce_exp, s
 from tensorc.codegen.llvm.math.lanes import (
     Lanes,
     fast_two_sum,
-    float_of,
     nearest,
     polynomial,
     power_of_two,
@@ -23,7 +22,7 @@ from tensorc.codegen.llvm.math.lanes import (
     where,
     while_any,
 )
-from tensorc.codegen.llvm.math.log import log1p_rest, log_parts, normal_log_parts
+from tensorc.codegen.llvm.math.log import log1p_rest, log_parts
 from tensorc.codegen.llvm.math.table import implements
 
 _LOG_TERMS = (
@@ -53,8 +52,8 @@ def _pow(x: Lanes, y: Lanes) -> Lanes:
 
 def _power_float32(size: Lanes, y: Lanes) -> Lanes:
     wide = size.to("float64")
-    f, k = normal_log_parts(wide)  # subnormal numbers of float32 are normal here
-    logarithm = float_of(k) + (f + log1p_rest(f)) * math.log2(math.e)
+    f, n = log_parts(wide)
+    logarithm = n + (f + log1p_rest(f)) * math.log2(math.e)
     exponent = _exponent(wide, y.to("float64"), logarithm)
     return exp2(exponent).to("float32")
 
