@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from tensorc.arith import Domain, bounds
 from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Load
 from tensorc.ir.stmt import Block, For, Stmt, Store
 from tensorc.ir.walk import all_exprs, substmts, walk
 from tensorc.schedule import Schedule
-from tensorc.schedule.locate import all_blocks, all_loops, constant
+from tensorc.schedule.locate import all_blocks, all_loops
 
 TAILS = ("auto", "auto", "guard", "mask", "shift", "cut")
+ANYWHERE = Domain()
 MOST_INSTANCES = 30_000  # of all blocks, those that a tail skips included
 MOST_COPIES = 64  # that unrolled loops make of a body
 
@@ -36,15 +38,17 @@ def random_steps(s: Schedule, rng: random.Random, count: int) -> int:
     return refused
 
 
-def instances(stmt: Stmt) -> int:
-    """How often the blocks of a nest of constant extents are reached."""
+def instances(stmt: Stmt, domain: Domain = ANYWHERE) -> int:
+    """How often the blocks of a nest are reached at most."""
     match stmt:
-        case For():
-            return (constant(stmt.extent) or 0) * instances(stmt.body)
+        case For(var, start, extent):
+            most = bounds(extent, domain).hi
+            times = MOST_INSTANCES if most is None else max(0, most)
+            return times and times * instances(stmt.body, domain.bind(var, start, extent))
         case Block():
             return 1
         case _:
-            return sum(map(instances, substmts(stmt)))
+            return sum([instances(each, domain) for each in substmts(stmt)])
 
 
 def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
