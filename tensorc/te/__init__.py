@@ -9,6 +9,7 @@ C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 from tensorc.te.assume import assume
 from tensorc.te.canonical import canonical_text
 from tensorc.te.definition import compute
+from tensorc.te.external import function
 from tensorc.te.lower import lower, symbols
 from tensorc.te.math import (
     abs,
@@ -96,7 +97,9 @@ from tensorc.te.reduce import (
     reduce_axis,
     sum,
 )
+from tensorc.te.scan import scan
 from tensorc.te.tensor import Tensor, placeholder, var
+from tensorc.te.update import update
 
 __all__ = [
     "Tensor",
@@ -137,6 +140,7 @@ __all__ = [
     "floormod",
     "fma",
     "fmod",
+    "function",
     "ge",
     "gt",
     "hypot",
@@ -176,6 +180,7 @@ __all__ = [
     "reinterpret",
     "round",
     "rsqrt",
+    "scan",
     "select",
     "sigmoid",
     "sin",
@@ -188,5 +193,6 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "update",
     "var",
 ]

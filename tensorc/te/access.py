@@ -120,8 +120,11 @@ class _Accesses:
                 for promise in promised:
                     domain = domain.given(promise, loads=True)
                 for guard, side in ((condition, true), (negate(condition), false)):
+                    if type(guard) is Const and not guard.value:
+                        continue  # this side is never taken
                     inside = domain.given(guard, loads=True)
-                    self.guards[id(inside)] = (inside, guard, domain)
+                    if inside is not domain:
+                        self.guards[id(inside)] = (inside, guard, domain)
                     self.visit(side, inside)
             case _:
                 for operand in operands:

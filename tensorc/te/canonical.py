@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from tensorc.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
 from tensorc.ir.reducer import operation_of
-from tensorc.ir.walk import children
+from tensorc.ir.walk import children, walk_expr
 from tensorc.te.graph import check_arguments, in_order
+from tensorc.te.maker import Maker
 from tensorc.te.tensor import Tensor
 
 
@@ -20,12 +21,37 @@ def canonical_text(tensors: Sequence[Tensor] | Tensor) -> str:
     Raises ExpressionError where the arguments are not different tensors.
     """
     arguments = check_arguments(tensors)
-    order = in_order(arguments)
+    order = [part for tensor in in_order(arguments) for part in _with_hidden(tensor)]
     numbers: dict[Buffer, int] = {tensor.buffer: number for number, tensor in enumerate(order)}
     listed = " ".join([str(numbers[tensor.buffer]) for tensor in arguments])
     scalars: dict[Var, str] = {}
     texts = [_Text(tensor, numbers, scalars).text for tensor in order]
-    return "\n".join([f"arguments {listed}", *texts])
+    return "\n".join([f"arguments {listed}", *texts, *map(_names, filter(is_checked, order))])
+
+
+def _with_hidden(tensor: Tensor) -> tuple[Tensor, ...]:
+    """A tensor after those that only its maker knows."""
+    if tensor.maker is None or tensor is not tensor.siblings[0]:
+        return (tensor,)
+    return (*tensor.maker.hidden, tensor)
+
+
+def is_checked(tensor: Tensor) -> bool:
+    """Whether the kernel may check indices of a tensor's definition, and name them in an error."""
+    maker = tensor.maker.description() if tensor.maker is not None else None
+    roots = (tensor.body, tensor.init, *tensor.reduce_extents, *(maker.exprs if maker else ()))
+    exprs = [e for root in roots if root is not None for e in walk_expr(root)]
+    loads = [e for e in exprs if type(e) is Load]
+    is_moved = maker is not None and bool(maker.axes) and bool(loads)
+    is_ragged = any(type(e) is Load for extent in tensor.reduce_extents for e in walk_expr(extent))
+    return is_moved or is_ragged or any(type(e) is Load for l in loads for i in l.indices for e in walk_expr(i))
+
+
+def _names(tensor: Tensor) -> str:
+    """The names that an error may tell."""
+    maker = tensor.maker.description() if tensor.maker is not None else None
+    axes = (*tensor.axes, *tensor.reduce_axes, *(maker.axes if maker else ()))
+    return " ".join(["names", *[t.name for t in (*tensor.inputs, tensor)], *[axis.name for axis in axes]])
 
 
 class _Text:
@@ -41,7 +67,16 @@ class _Text:
         if tensor.body is not None:
             reduced = self._list(tensor.reduce_extents)
             head += f" {self._reduction(tensor)}[{reduced}] {self._expr(tensor.body)}"
+        if tensor.maker is not None:
+            head += self._maker(tensor, tensor.maker)
         self.text = ";".join([head, *self.lines])
+
+    def _maker(self, tensor: Tensor, maker: Maker) -> str:
+        """What makes the tensor, and which of its tensors this is."""
+        told = maker.description()
+        self.axes.update({axis: f"i{d}" for d, axis in enumerate(told.axes)})
+        used = ",".join([str(self.tensors[each.buffer]) for each in told.tensors])
+        return f" {maker.tensors.index(tensor)} {told.word}({used})[{self._list(told.exprs)}]"
 
     def _reduction(self, tensor: Tensor) -> str:
         """How a stage combines and what it starts from; a user's reducer is written out."""

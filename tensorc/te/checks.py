@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tensorc.arith import Domain, affine, can_prove
+from tensorc.arith import Domain, affine, can_prove, simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
     Buffer,
@@ -64,19 +64,23 @@ def check_demands(
 def _groups(demands: list[Demand], extents: dict[Var, Expr]) -> list[list[Demand]]:
     """Demands over the same iterators together; one whose index reads by the index of another comes after it."""
     groups: list[list[Demand]] = []
-    seen: set[tuple] = set()
+    found: dict[tuple, int] = {}  # the group of a condition
+    checked: set[Load] = set()  # by the last group
     for demand in demands:
         key = (demand.index, demand.extent, demand.guards)
-        if key in seen:
+        if found.get(key) is not None:
+            if found[key] == len(groups) - 1:
+                checked.add(demand.load)
             continue
-        seen.add(key)
         last = groups[-1] if groups else []
-        checked = {each.load for each in last}
         loads = {e for expr in (demand.index, *demand.guards) for e in walk_expr(expr) if type(e) is Load}
         if last and _needed(last[0], extents) == _needed(demand, extents) and not loads & checked:
             last.append(demand)
         else:
             groups.append([demand])
+            checked = set()
+        found[key] = len(groups) - 1
+        checked.add(demand.load)
     return groups
 
 
@@ -114,7 +118,12 @@ class _Nest:
         name = self.unique(f"{self.name}_ok")
         ok = Buffer(name, (), bool_)
         body = Store(ok, (), logical_and(Load(ok, ()), self.lowered(condition)))
-        return ok, [self._loops(name, axes, Store(ok, (), _TRUE), body)]
+        init: Stmt | None = Store(ok, (), _TRUE)
+        before: list[Stmt] = []
+        if any(uses(self.extents[var], axes) for var in axes):
+            # the first of its ranges may be empty, and what begins with it would not begin
+            before, init = [Block(self.unique(f"{name}_init"), (), _TRUE, None, init)], None
+        return ok, [*before, self._loops(name, axes, init, body)]
 
     def report(self, ok: Buffer | None) -> Stmt:
         """The block that looks at every index where the flag is down."""
@@ -125,7 +134,7 @@ class _Nest:
             body = If(logical_not(Load(ok, ())), body)
         return Block(name, (), _TRUE, None, body)
 
-    def _loops(self, name: str, axes: list[Var], init: Stmt, body: Stmt) -> Stmt:
+    def _loops(self, name: str, axes: list[Var], init: Stmt | None, body: Stmt) -> Stmt:
         loops = {var: Var(self.unique(f"{name}.{var.name}")) for var in axes}
         extents = {var: substitute(self.lowered(self.extents[var]), loops) for var in axes}
         own = {var: Var(var.name) for var in axes}  # those of the stage are its own
@@ -151,7 +160,7 @@ class _Nest:
             high = substitute(high, last if scale > 0 else first)
             if not can_prove(extent >= 1, Domain()):
                 skip.append(extent <= 0)
-        inside = _inside(demand, low, high)
+        inside = _inside(demand, simplify(low), simplify(high))
         return _guarded(demand.guards, logical_or(*skip, inside))
 
     def _check(self, block: str, demand: Demand) -> Stmt:

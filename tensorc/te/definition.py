@@ -76,7 +76,7 @@ def compute(
         _check_size(what, body)
         _check_names(what, axes, body)
     bodies = [in_float32(body) for body in bodies]
-    splitter = _Splitter(name)
+    splitter = Splitter(name)
     return splitter.stages(name, axes, bodies) if is_tuple else splitter.stage(name, axes, bodies[0])
 
 
@@ -199,7 +199,7 @@ def _check_names(what: str, axes: tuple[Axis, ...], body: Expr) -> None:
         names.add(axis.name)
 
 
-class _Splitter:
+class Splitter:
     """Turns a body into stages: one tensor for it, and one for each reduction inside."""
 
     def __init__(self, origin: str):
@@ -220,8 +220,8 @@ class _Splitter:
         """The tensor `name` over `axes`; a body that is a reduction becomes the stage's own."""
         if type(body) is Reduce:
             return self.reduction(name, axes, body, body.item)[body.item]
-        variables = _plain_variables(axes)
-        converter = _Converter(self, name, variables)
+        variables = plain_variables(axes)
+        converter = Converter(self, name, variables)
         value = converter.convert(body, ())
         return Tensor(
             name,
@@ -238,8 +238,8 @@ class _Splitter:
         self, name: str, axes: tuple[Axis, ...], reduce: Reduce, own: int | None = None
     ) -> tuple[Tensor, ...]:
         """The tensors of the stage `name` that reduces; the one numbered `own` has its name."""
-        variables = _plain_variables((*axes, *reduce.axes))
-        converter = _Converter(self, name, variables)
+        variables = plain_variables((*axes, *reduce.axes))
+        converter = Converter(self, name, variables)
         for axis in reduce.axes:
             if axis in axes:
                 raise ExpressionError(_reduced_twice(self.origin, axis))
@@ -310,10 +310,10 @@ class _Splitter:
         return tensors[reduce.item], axes
 
 
-class _Converter:
+class Converter:
     """Puts plain variables for axes and loads for reductions; notes what the body reads."""
 
-    def __init__(self, splitter: _Splitter, name: str, scope: dict[Axis, Var]):
+    def __init__(self, splitter: Splitter, name: str, scope: dict[Axis, Var]):
         self.splitter = splitter
         self.name = name
         self.scope = scope
@@ -393,7 +393,7 @@ def _reduced_twice(origin: str, axis: Axis) -> str:
     )
 
 
-def _plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
+def plain_variables(axes: tuple[Axis, ...]) -> dict[Axis, Var]:
     """A variable for each axis, with names made different by a suffix."""
     names: set[str] = set()
     variables = {}

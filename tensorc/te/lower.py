@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tensorc.arith import Domain, can_prove
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
+from tensorc.ir.expr import Const, Expr, Var
 from tensorc.ir.function import Function
-from tensorc.ir.reducer import identity_annotations, operation_of, update
-from tensorc.ir.stmt import Annotations, Block, BlockIter, For, IterKind, Stmt, Store, seq
-from tensorc.ir.walk import children, rebuild, substitute, variables
-from tensorc.te.access import check_accesses
-from tensorc.te.assume import Assume
-from tensorc.te.checks import check_demands
+from tensorc.ir.stmt import Stmt, seq
+from tensorc.ir.walk import variables
 from tensorc.te.graph import check_arguments, in_order
-from tensorc.te.math import const
-from tensorc.te.tensor import Tensor, TensorBuffer, check_name
-
-_ZERO = index(0)
-_TRUE = const(True)
+from tensorc.te.nest import Nests
+from tensorc.te.tensor import Tensor, check_name
 
 
 def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
@@ -36,18 +29,14 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     stages = [tensor for tensor in order if not tensor.is_placeholder]
     given = set(tensors)
     internal = [stage for stage in stages if stage not in given]
-    taken: set[str] = set()
-    buffers = {
-        t: Buffer(_unique(t.name, taken), t.buffer.shape, t.dtype) for t in (*tensors, *internal)
-    }
-    nests: list[Stmt] = []
-    flags: list[Buffer] = []
+    nests = Nests()
+    buffers = {tensor: nests.add(tensor) for tensor in tensors}
+    for stage in internal:
+        nests.add(stage, is_internal=True)
+    body: list[Stmt] = []
     for stage in stages:
-        checks, more = _checks(stage, buffers, taken)
-        nests += checks
-        flags += more
         if stage is stage.siblings[-1]:
-            nests.append(_nest(stage.siblings[0], buffers, taken))
+            body += nests.computation(stage)
     determined, scalars = _symbols(tensors, order)
     extents = _symbolic_extents(tensors, determined)
     return Function(
@@ -55,8 +44,8 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
         params=tuple([buffers[t] for t in tensors]),
         outputs=tuple([buffers[t] for t in tensors if not t.is_placeholder]),
         scalars=scalars,
-        allocs=(*[buffers[t] for t in internal], *flags),
-        body=seq(*nests),
+        allocs=tuple(nests.allocs),
+        body=seq(*body),
         assumptions=tuple([extent >= 0 for extent in extents]),
     )
 
@@ -70,16 +59,6 @@ def _check_inputs(tensors: tuple[Tensor, ...], order: tuple[Tensor, ...]) -> Non
             raise ExpressionError(
                 f"lower: placeholder {tensor.name!r} is read but not in the list of tensors; add it"
             )
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    """`name`, with a suffix where it is taken; the result is taken from now on."""
-    unique, count = name, 0
-    while unique in taken:
-        count += 1
-        unique = f"{name}_{count}"
-    taken.add(unique)
-    return unique
 
 
 def symbols(tensors: Sequence[Tensor] | Tensor) -> tuple[Var, ...]:
@@ -121,96 +100,3 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
             )
         names.add(variable.name)
     return tuple(determined), tuple([variable for variable in used if variable not in determined])
-
-
-def _checks(
-    stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]
-) -> tuple[list[Stmt], list[Buffer]]:
-    """The checks of indices that a stage needs as it runs, with the buffers for them."""
-    demands = check_accesses(stage)
-    if not demands:
-        return [], []
-    axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
-    starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
-    done: dict[int, Expr] = {}
-    return check_demands(
-        buffers[stage].name,
-        demands,
-        axes,
-        starts,
-        lambda expr: _with_buffers(expr, buffers, done),
-        lambda name: _unique(name, taken),
-    )
-
-
-def _nest(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> Stmt:
-    """The loops over the stage's axes, around its block."""
-    buffer = buffers[stage]
-    name = buffer.name if len(stage.siblings) == 1 else _unique_stage(stage, buffers, taken)
-    init, body, reduce_axes, annotations = _computation(stage, buffers)
-    iters: list[BlockIter] = []
-    loops: list[Var] = []
-    for var, extent in (*zip(stage.axes, buffer.shape), *reduce_axes):
-        loop = Var(_unique(f"{name}.{var.name}", taken))
-        kind: IterKind = "spatial" if len(iters) < len(stage.axes) else "reduce"
-        around = {it.var: it.binding for it in iters}
-        iters.append(BlockIter(var, substitute(extent, around), kind, loop))
-        loops.append(loop)
-    body = Block(name, tuple(iters), _TRUE, init, body, annotations)
-    for loop, it in zip(reversed(loops), reversed(iters)):
-        body = For(loop, _ZERO, it.extent, "serial", body)
-    return body
-
-
-def _unique_stage(stage: Tensor, buffers: Mapping[Tensor, Buffer], taken: set[str]) -> str:
-    """The name of the block of several tensors: the stage's, which one of them may have."""
-    own = next((t for t in stage.siblings if t.name == stage.stage), None)
-    return _unique(stage.stage, taken) if own is None else buffers[own].name
-
-
-def _computation(
-    stage: Tensor, buffers: Mapping[Tensor, Buffer]
-) -> tuple[Stmt | None, Stmt, tuple[tuple[Var, Expr], ...], Annotations]:
-    """What the block does at first and in each instance, the axes it reduces, its annotations."""
-    assert stage.body is not None  # only a placeholder has none
-    done: dict[int, Expr] = {}
-    reduction, tensors = stage.reduction, stage.siblings
-    if reduction is None:
-        value = _with_buffers(stage.body, buffers, done)
-        return None, Store(buffers[stage], stage.axes, value), (), ()
-    starts = [
-        neutral if tensor.init is None else _with_buffers(tensor.init, buffers, done)
-        for tensor, neutral in zip(tensors, reduction.identities)
-    ]
-    init = seq(*[Store(buffers[t], t.axes, start) for t, start in zip(tensors, starts)])
-    if any(is_const(extent, 0) for extent in stage.reduce_extents):
-        return None, init, (), ()  # no term: the loops would never reach the block to write anything
-    body = update(
-        [Load(buffers[tensor], tensor.axes) for tensor in tensors],
-        [_with_buffers(t.body, buffers, done) for t in tensors if t.body is not None],
-        reduction.old,
-        reduction.new,
-        reduction.combined,
-    )
-    operation = operation_of(reduction.combined, reduction.old, reduction.new)
-    annotations = identity_annotations(operation, reduction.identities)
-    extents = [_with_buffers(extent, buffers, done) for extent in stage.reduce_extents]
-    return init, body, tuple(zip(stage.reduce_axes, extents)), annotations
-
-
-def _with_buffers(expr: Expr, buffers: Mapping[Tensor, Buffer], done: dict[int, Expr]) -> Expr:
-    """The expression with each tensor's loads from its buffer in this function."""
-    operands = children(expr)
-    if not operands and type(expr) is not Load:
-        return expr
-    if type(expr) is Assume:
-        return _with_buffers(expr.value, buffers, done)
-    new = done.get(id(expr))
-    if new is None:
-        operands = tuple([_with_buffers(operand, buffers, done) for operand in operands])
-        if type(expr) is Load and isinstance(expr.buffer, TensorBuffer):
-            new = Load(buffers[expr.buffer.tensor], operands)
-        else:
-            new = rebuild(expr, operands)
-        done[id(expr)] = new
-    return new

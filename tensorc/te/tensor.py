@@ -10,6 +10,7 @@ from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError, UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, as_index, const, index
 from tensorc.ir.walk import walk_expr
+from tensorc.te.maker import Maker
 from tensorc.te.reducer import Reduction
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
@@ -56,7 +57,8 @@ class Tensor:
 
     A reduction has a `reduction`, how it combines, and perhaps `init`, what it starts from. One of
     tuples makes several tensors at once, the `siblings`, itself included; `body` and `init` are the
-    tensor's own, all else they share. `stage` names what computes them.
+    tensor's own, all else they share. `stage` names what computes them. What is not told by an
+    expression of its elements has no body either, but a `maker`.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Tensor:
         "buffer",
         "init",
         "inputs",
+        "maker",
         "origin",
         "reduce_axes",
         "reduce_extents",
@@ -93,6 +96,7 @@ class Tensor:
         scalars: tuple[Var, ...] = (),
         origin: str | None = None,
         stage: str | None = None,
+        maker: Maker | None = None,
     ):
         self.buffer = TensorBuffer(name, shape, dtype)
         self.buffer.tensor = self
@@ -108,6 +112,9 @@ class Tensor:
         self.origin = origin or name
         self.stage = stage or name
         self.siblings: tuple[Tensor, ...] = (self,)
+        self.maker = maker
+        if maker is not None:
+            self.inputs, self.scalars = maker.inputs, maker.scalars
 
     @property
     def name(self) -> str:
@@ -133,7 +140,7 @@ class Tensor:
 
     @property
     def is_placeholder(self) -> bool:
-        return self.body is None
+        return self.body is None and self.maker is None
 
     def __getitem__(self, indices) -> Load:
         """The element at these integer indices, one a dimension; of rank 0, `S[()]`."""

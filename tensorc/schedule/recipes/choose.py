@@ -10,6 +10,7 @@ from tensorc.schedule.knobs import Defaults, Knobs
 from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
+from tensorc.schedule.regions import writers
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -59,6 +60,8 @@ def _is_inlinable(function: Function, block: Block) -> bool:
         return False
     buffer = block.body.buffer
     if buffer in function.params or tuple(it.var for it in block.iters) != block.body.indices:
+        return False
+    if len(writers(function, buffer)) > 1:
         return False
     own = [e for e in walk_expr(block.body.value) if type(e) is Load and e.buffer is buffer]
     readers = [other for other in all_blocks(function) if _loads(other, buffer)]

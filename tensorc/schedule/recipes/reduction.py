@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.locate import find_block
 from tensorc.schedule.recipes.access import Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import worth_threads
 from tensorc.schedule.schedule import Schedule
@@ -76,7 +77,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
             s.vectorize(lane)
     if plan.parallel and spatial:
         s.parallel(s.fuse(*spatial) if len(spatial) > 1 else spatial[0])
-    s.decompose_reduction(block, first_reduce)
+    if find_block(s.function, block).node.init is not None:
+        s.decompose_reduction(block, first_reduce)
 
 
 def _may_be_lanes(axis: Axis, pattern: Pattern) -> bool:

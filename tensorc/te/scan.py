@@ -1,0 +1,265 @@
+"""`scan`: tensors one of whose axes runs in order, each step computed from those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tensorc.arith import Domain, can_prove
+from tensorc.errors import ExpressionError
+from tensorc.ir.expr import Expr, Load, Var, index, sub
+from tensorc.ir.stmt import For, Stmt, seq
+from tensorc.ir.walk import walk_expr
+from tensorc.te.access import Demand, demands, written
+from tensorc.te.assume import take_off
+from tensorc.te.maker import Description, Maker
+from tensorc.te.nest import Nests, Step
+from tensorc.te.tensor import Tensor, TensorBuffer, check_name
+
+
+def scan(
+    init: Tensor | Sequence[Tensor],
+    update: Tensor | Sequence[Tensor],
+    state: Tensor | Sequence[Tensor],
+    name: str = "scan",
+    axis: int = 0,
+) -> Tensor | tuple[Tensor, ...]:
+    """The tensor whose step t along `axis` is computed from the steps before.
+
+    `state` is a placeholder that stands for the result in the definition of `update`, a compute of
+    the same shape, which may read it at steps before its own; `init`, which differs in shape only
+    along `axis`, gives the first steps. Cumulative sums over the rows of X:
+
+        state = te.placeholder((m, n), name="state")
+        step = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
+        total = te.scan(te.compute((1, n), lambda t, i: X[t, i]), step, state)
+
+    For several states, give a sequence for each; the result is then a tuple. Tensors between a state
+    and an update, and reductions in them, are computed in each step: they have the axis of steps, too,
+    and are read at the step at hand. Raises ExpressionError where shapes or dtypes do not fit, and
+    where a step is not proved to read only steps before it.
+    """
+    what = f"scan {check_name('scan', name)!r}"
+    is_one = isinstance(state, Tensor)
+    states, updates, inits = (_tensors(what, w, v) for w, v in (("state", state), ("update", update), ("init", init)))
+    if not len(states) == len(updates) == len(inits):
+        counts = f"{len(inits)} init, {len(updates)} update and {len(states)} state tensors"
+        raise ExpressionError(f"{what}: {counts}; give as many of each")
+    for each in zip(inits, updates, states):
+        _check_state(what, axis, *each)
+    first, start, extent = states[0], inits[0].buffer.shape[axis], states[0].buffer.shape[axis]
+    for other, begin in zip(states, inits):
+        if other.buffer.shape[axis] != extent or begin.buffer.shape[axis] != start:
+            raise ExpressionError(f"{what}: the states {first.name!r} and {other.name!r} differ in their steps")
+    maker = _scan(what, axis, start, extent, inits, updates, states)
+    names = [name] if is_one else [f"{name}.v{n}" for n in range(len(states))]
+    made = tuple([Tensor(n, s.buffer.shape, s.dtype, origin=name, maker=maker) for n, s in zip(names, states)])
+    maker.makes(made)
+    return made[0] if is_one else made
+
+
+def _tensors(what: str, which: str, value) -> tuple[Tensor, ...]:
+    value = (value,) if isinstance(value, Tensor) else value
+    if not isinstance(value, (tuple, list)) or not value or not all(isinstance(t, Tensor) for t in value):
+        raise ExpressionError(f"{what}: {which} is {value!r}, not a tensor or a sequence of tensors")
+    return tuple(value)
+
+
+def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tensor) -> None:
+    if not state.is_placeholder:
+        raise ExpressionError(f"{what}: state {state.name!r} is computed; it must be a placeholder of its own")
+    if update.body is None:
+        raise ExpressionError(f"{what}: update {update.name!r} is no compute; it must tell each element of a step")
+    if not isinstance(axis, int) or not 0 <= axis < state.ndim:
+        raise ExpressionError(f"{what}: axis {axis!r} is none of the {state.ndim} axes of state {state.name!r}")
+    for tensor in (init, update):
+        if tensor.dtype is not state.dtype:
+            problem = f"{tensor.name!r} is {tensor.dtype}, state {state.name!r} is {state.dtype}"
+            raise ExpressionError(f"{what}: {problem}; cast one of them")
+        same = [a == b for a, b in zip(tensor.buffer.shape, state.buffer.shape)]
+        if tensor is init and axis < len(same):
+            same[axis] = True
+        if tensor.ndim != state.ndim or not all(same):
+            tail = f" but for axis {axis}" if tensor is init else ""
+            raise ExpressionError(
+                f"{what}: {tensor.name!r} has shape {_shape(tensor)}, which must be that of state "
+                f"{state.name!r}, {_shape(state)}{tail}"
+            )
+    steps = init.buffer.shape[axis]
+    if not can_prove(steps >= 1, Domain()):
+        raise ExpressionError(f"{what}: init {init.name!r} is not known to have a step along axis {axis}")
+    if not can_prove(steps <= state.buffer.shape[axis], Domain()):
+        raise ExpressionError(
+            f"{what}: init {init.name!r} has {init.shape[axis]} steps, state {state.name!r} has {state.shape[axis]}"
+        )
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"({', '.join([str(getattr(e, 'name', e)) for e in tensor.shape])})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A stage that is computed in each step: `time` is its iterator of the steps."""
+
+    stage: Tensor
+    time: Var
+
+
+def _scan(what, axis, start, extent, inits, updates, states) -> _Scan:
+    cells = _cells(what, axis, updates, states)
+    inner = {*states, *[sibling for cell in cells for sibling in cell.stage.siblings]}
+    outer = dict.fromkeys(inits)
+    for cell in cells:
+        outer.update(dict.fromkeys([tensor for tensor in cell.stage.inputs if tensor not in inner]))
+    scalars = dict.fromkeys([var for cell in cells for var in cell.stage.scalars])
+    found = _Scan(
+        inputs=tuple(outer),
+        scalars=tuple(scalars),
+        hidden=(*states, *dict.fromkeys([s for cell in cells for s in cell.stage.siblings])),
+        what=what,
+        axis=axis,
+        start=start,
+        extent=extent,
+        inits=inits,
+        updates=updates,
+        states=states,
+        cells=cells,
+    )
+    found.check_order()
+    return found
+
+
+def _cells(what: str, axis: int, updates, states) -> tuple[_Cell, ...]:
+    """The stages from the states to the updates, each after what it reads."""
+    order: dict[Tensor, bool] = {}  # whether a tensor depends on a state
+    for update in updates:
+        _visit(update, states, order)
+    times: dict[Tensor, Var] = {update: update.axes[axis] for update in updates}
+    cells = []
+    for stage in reversed([t for t, depends in order.items() if depends or t in updates]):
+        if stage in states or stage is not stage.siblings[0] and stage.siblings[0] in order:
+            continue
+        time = times[stage]
+        cells.append(_Cell(stage, time))
+        for load in _loads(stage):
+            tensor = load.buffer.tensor
+            if tensor in states or not (order.get(tensor) or tensor in updates):
+                continue
+            at = [n for n, e in enumerate(load.indices) if e is time]
+            if len(at) != 1 or times.get(tensor, tensor.axes[at[0]]) is not tensor.axes[at[0]]:
+                raise ExpressionError(
+                    f"{what}: {stage.name!r} reads {written(load)}, which is computed in each step; it must "
+                    f"be read at the step {time.name!r}, along one and the same of its axes"
+                )
+            for sibling in tensor.siblings:
+                times[sibling] = tensor.axes[at[0]]
+    return tuple(reversed(cells))
+
+
+def _visit(tensor: Tensor, states, order: dict[Tensor, bool]) -> bool:
+    if tensor in order:
+        return order[tensor]
+    if tensor in states:
+        order[tensor] = True
+        return True
+    if tensor.body is None and tensor.maker is None:
+        order[tensor] = False
+        return False
+    found = [_visit(t, states, order) for t in tensor.inputs]
+    order[tensor] = any(found)
+    return order[tensor]
+
+
+def _loads(stage: Tensor) -> Iterator[Load]:
+    for sibling in stage.siblings:
+        for root in (sibling.body, sibling.init, *sibling.reduce_extents):
+            for expr in () if root is None else walk_expr(root):
+                if type(expr) is Load and isinstance(expr.buffer, TensorBuffer):
+                    yield expr
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Scan(Maker):
+    what: str
+    axis: int
+    start: Expr
+    extent: Expr
+    inits: tuple[Tensor, ...]
+    updates: tuple[Tensor, ...]
+    states: tuple[Tensor, ...]
+    cells: tuple[_Cell, ...]
+
+    def check_order(self) -> None:
+        """Refuse a step that may read one that is not computed yet."""
+        for cell in self.cells:
+            domain = Domain()
+            for var, extent in zip(cell.stage.axes, cell.stage.buffer.shape):
+                domain = domain.bind(var, 0, extent)
+            domain = domain.given(cell.time >= self.start)
+            for load in _loads(cell.stage):
+                if load.buffer.tensor not in self.states:
+                    continue
+                at, promised = take_off(load.indices[self.axis])
+                inside = domain
+                for condition in promised:
+                    inside = inside.given(condition, loads=True)
+                if not can_prove(at < cell.time, inside):
+                    raise ExpressionError(
+                        f"{self.what}: {cell.stage.name!r} reads {written(load)}, which is not proved to be "
+                        f"a step before {cell.time.name!r}"
+                    )
+
+    def nests(self, into: Nests) -> list[Stmt]:
+        for state, update, made in zip(self.states, self.updates, self.tensors):
+            into.buffers[state] = into.buffers[update] = into.buffers[made]
+        stmts: list[Stmt] = []
+        for cell in self.cells:
+            for stage in cell.stage.siblings:
+                if stage not in self.updates:
+                    into.add(stage, is_internal=True)
+                stmts += self._checks(into, stage, cell.time)
+        for init, made in zip(self.inits, self.tensors):
+            buffer = into.buffers[made]
+            stmts.append(into.copy(into.unique(f"{buffer.name}_init"), init, buffer))
+        name = self.cells[-1].time.name
+        loop = Var(into.unique(f"{into.buffers[self.tensors[0]].name}.{name}"))
+        step = Step(loop, self.start, sub(self.extent, self.start))
+        body = [into.stage(cell.stage.siblings[0], step, self._time(cell)) for cell in self.cells]
+        return [*stmts, For(loop, index(0), step.extent, "serial", seq(*body))]
+
+    def _time(self, cell: _Cell) -> Var:
+        at = cell.stage.axes.index(cell.time)
+        return cell.stage.siblings[0].axes[at]
+
+    def _checks(self, into: Nests, stage: Tensor, time: Var) -> list[Stmt]:
+        """Indices that depend on data, looked at before the first step: they may not depend on a step."""
+        axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
+        exprs = [e for e in (stage.init, *stage.reduce_extents, stage.body) if e is not None]
+        runs = time >= self.start
+        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, (runs,))
+        own = {*self.states, *[s for cell in self.cells for s in cell.stage.siblings]}
+        for demand in found:
+            check_unwritten(self.what, demand, {tensor.buffer for tensor in own}, "the scan computes")
+        found = [replace(demand, guards=(runs, *demand.guards)) for demand in found]
+        starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
+        return into.checks(into.buffers[stage].name, found, axes, starts)
+
+    def description(self) -> Description:
+        return Description(
+            f"scan {self.axis}",
+            (*self.inits, *self.updates, *self.states),
+            (),
+            (self.start, self.extent),
+        )
+
+
+def check_unwritten(what: str, demand: Demand, own, how: str) -> None:
+    """Refuse an index that is to be checked before what it reads is written."""
+    for expr in (demand.index, *demand.guards):
+        for e in walk_expr(expr):
+            if type(e) is Load and e.buffer in own:
+                raise ExpressionError(
+                    f"{what}: access {written(demand.load)} has an index that depends on what {how}; "
+                    "promise its range with te.assume, or guard it with te.if_then_else"
+                )
