@@ -134,7 +134,9 @@ class Arguments:
             self.fail(f"argument {buffer.name!r} has {strides}")
 
     def _bind_scalars(self, scalars: dict[str, int]) -> None:
-        for var in self.function.scalars:
+        extents = [extent for buffer in self.function.params for extent in buffer.shape]
+        given = [e for e in dict.fromkeys(extents) if type(e) is Var and e.name in scalars]
+        for var in (*self.function.scalars, *given):
             if var.name not in scalars:
                 self.fail(f"scalar {var.name!r} is not given")
             value = scalars.pop(var.name)

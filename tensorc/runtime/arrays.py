@@ -27,13 +27,16 @@ class _Refusal(Exception):
 
 
 class Signature:
-    """The parameters of a kernel, and the complete checks of a call's arguments against them."""
+    """The parameters of a kernel, and the complete checks of a call's arguments against them.
 
-    __slots__ = ("_alignments", "_dtypes", "_free", "_inputs", "_late", "artifact")
+    `undetermined` are the scalars that no array determines, which are passed by name.
+    """
+
+    __slots__ = ("_alignments", "_dtypes", "_inputs", "_late", "artifact", "undetermined")
 
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
-        self._free = _undetermined(artifact, artifact.params)
+        self.undetermined = _undetermined(artifact, artifact.params)
         inputs = [param for param in artifact.params if not param.is_output]
         self._late = _undetermined(artifact, inputs)  # these, and what only outputs determine
         self._inputs = sum(not param.is_output for param in artifact.params)
@@ -46,7 +49,7 @@ class Signature:
     def __str__(self) -> str:
         """`matmul(A: float32[8, 8], B: float32[8, 8], out C: float32[8, 8])`."""
         params = [f"{'out ' * p.is_output}{p.name}: {_type_text(p)}" for p in self.artifact.params]
-        named = [f"{name}: int64" for name in self._free]
+        named = [f"{name}: int64" for name in self.undetermined]
         return f"{self.artifact.name}({', '.join([*params, *named])})"
 
     def arrays(self, args: Sequence[object]) -> list[np.ndarray]:
@@ -121,9 +124,9 @@ class Signature:
                 raise _Refusal(f"{name} is {value!r}, an int is needed")
             if not -(1 << 63) <= int(value) < 1 << 63:
                 raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
-        for name in self._free if given else self._late:
+        for name in self.undetermined if given else self._late:
             if name not in named:
-                reason = "no array determines it" if name in self._free else "only the output tells"
+                reason = "no array determines it" if name in self.undetermined else "only the output tells"
                 raise _Refusal(f"{name} is not given; {reason}: pass {name}=...")
         return {name: int(value) for name, value in named.items()}
 

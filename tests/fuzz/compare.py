@@ -14,6 +14,7 @@ import tensorc as tc
 from tensorc import te
 from tensorc.errors import ExpressionError, InternalError, TensorcError
 from tensorc.ir import Function, interpret, show, verify
+from tensorc.ir.walk import variables
 from tensorc.passes.pipeline import lower as lower_passes
 from tensorc.schedule import Schedule
 from tensorc.target import as_target
@@ -44,7 +45,8 @@ class Verdict:
 def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Verdict:
     """Build and run a case. `announce` is told the case with all its steps before code runs."""
     try:
-        function = te.lower(tensors(case.program))
+        function = te.lower(tensors(replace(case.program, symbolic=())))
+        case, scalars, named = _with_symbols(case)
     except ExpressionError as error:
         return Verdict("refused", str(error))
     except Exception as error:
@@ -68,21 +70,39 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
     except Exception as error:
         return _escaped("building", error, scheduled)
     if scheduled is not None and is_small:
-        complaint = _interpreted(scheduled.function, inputs, expected)
+        complaint = _interpreted(scheduled.function, inputs, expected, scalars)
         if complaint:
             return Verdict(
                 "schedule", f"the scheduled function: {complaint}", show(scheduled.function)
             )
     announce(case)
     try:
-        complaint = _called(kernel, function, inputs, expected, case)
+        complaint = _called(kernel, function, inputs, expected, case, named)
     except TensorcError as error:
         return _escaped("calling", error, scheduled)
     if not complaint:
         return Verdict("ok")
     return Verdict(
-        "kernel", f"the kernel: {complaint}", _where(kernel.function, case, inputs, expected)
+        "kernel",
+        f"the kernel: {complaint}",
+        _where(kernel.function, case, inputs, expected, scalars),
     )
+
+
+def _with_symbols(case: Case) -> tuple[Case, dict[str, int], dict[str, int]]:
+    """The case, the values of its variables, and those that a call gives by name; without variables
+    where te cannot prove its accesses for all of their values."""
+    program = case.program
+    if not program.symbolic:
+        return case, {}, {}
+    try:
+        function = te.lower(tensors(program))
+    except ExpressionError:
+        return replace(case, program=replace(program, symbolic=())), {}, {}
+    used = {var.name for assumption in function.assumptions for var in variables(assumption)}
+    free = {var.name for var in function.scalars}
+    scalars = {name: value for name, value in program.dims if name in used | free}
+    return case, scalars, {name: scalars[name] for name in free}
 
 
 def _perform(s: Schedule, case: Case) -> Case:
@@ -122,18 +142,20 @@ def _escaped(when: str, error: Exception, scheduled: Schedule | None = None) -> 
     return Verdict(f"{type(cause).__name__} at {place}", text, note)
 
 
-def _interpreted(function: Function, inputs: dict, expected: dict[str, Value]) -> str:
+def _interpreted(
+    function: Function, inputs: dict, expected: dict[str, Value], scalars: dict[str, int] = {}
+) -> str:
     """What is wrong with the interpreter's answer, or nothing."""
     arrays = [inputs[buffer.name] for buffer in function.params if buffer.name in inputs]
     try:
-        found = interpret(function, *arrays)
+        found = interpret(function, *arrays, scalars=scalars)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     found = found if isinstance(found, tuple) else (found,)
     return _differences({b.name: f for b, f in zip(function.outputs, found)}, expected)
 
 
-def _called(kernel, function: Function, inputs, expected, case: Case) -> str:
+def _called(kernel, function: Function, inputs, expected, case: Case, named) -> str:
     """What is wrong with the kernel's answer or with what else it did, or nothing."""
     rng = random.Random(case.seed)
     guarded, arrays = {}, []
@@ -144,7 +166,7 @@ def _called(kernel, function: Function, inputs, expected, case: Case) -> str:
             held.array[...] = inputs[buffer.name]
             held.make_read_only()
         arrays.append(held.array)
-    kernel(*arrays)
+    kernel(*arrays, **named)
     for name, held in guarded.items():
         if not held.is_intact():
             return f"memory beside {name} was written"
@@ -181,11 +203,11 @@ def _wrong(array: np.ndarray, value: Value) -> np.ndarray:
     return ~(same | near | np.isinf(value.error))
 
 
-def _where(function: Function, case: Case, inputs, expected) -> str:
+def _where(function: Function, case: Case, inputs, expected, scalars) -> str:
     """The first form of a function whose answer is wrong by the interpreter, to look at."""
     flat = lower_passes(function, _target(case))
     for name, form in (("the scheduled function", function), ("the flat function", flat)):
-        complaint = _interpreted(form, inputs, expected)
+        complaint = _interpreted(form, inputs, expected, scalars)
         if complaint:
             return f"{name} is wrong already: {complaint}\n{show(form)}"
     return f"the flat function is right, its machine code is not\n{show(flat)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.fuzz.programs import FLOATS, INTEGERS, Case, Code, Input, Program, Stage, pruned
 
@@ -27,13 +28,19 @@ def case(seed: int, cpus: tuple[str | None, ...] = CPUS, by_hand: bool = False) 
     rng = random.Random(seed)
     program = Generator(rng, 1200 if by_hand else 5000).program()
     return Case(
-        program,
+        replace(program, symbolic=_symbolic(program, random.Random(seed))),
         mcpu=rng.choice(cpus),
         threads=rng.choice((1, 1, 2)),
         seed=seed,
         steps=() if by_hand else None,
         random_steps=rng.choice((3, 6, 10, 16)) if by_hand else 0,
     )
+
+
+def _symbolic(program: Program, rng: random.Random) -> tuple[str, ...]:
+    """The extents that are left open: of most programs none, else all or some."""
+    share = rng.choice((0, 0, 0.5, 1))
+    return tuple([name for name, _ in program.dims if rng.random() < share])
 
 
 class Generator:

@@ -57,12 +57,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Program:
-    """Stages over inputs; shapes are text over the named extents `dims`."""
+    """Stages over inputs; shapes are text over the named extents `dims`, of which those `symbolic`
+    are known at the call alone."""
 
     dims: tuple[tuple[str, int], ...]
     inputs: tuple[Input, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[str, ...]
+    symbolic: tuple[str, ...] = ()
 
     def arguments(self) -> tuple[str, ...]:
         return (*[each.name for each in self.inputs], *self.outputs)
@@ -86,7 +88,10 @@ class Case:
 
 def source(program: Program) -> str:
     """The program as Python code that makes the list `tensors`."""
-    lines = [f"{name} = {value}" for name, value in program.dims]
+    lines = [
+        f'{name} = te.var("{name}")  # {value}' if name in program.symbolic else f"{name} = {value}"
+        for name, value in program.dims
+    ]
     for each in program.inputs:
         lines.append(
             f'{each.name} = te.placeholder({_tuple(each.shape)}, "{each.dtype}", '
@@ -143,7 +148,8 @@ def pruned(program: Program) -> Program:
     inputs = tuple([each for each in program.inputs if each.name in needed])
     needed |= {word for each in inputs for text in each.shape for word in _NAME.findall(text)}
     dims = tuple([dim for dim in program.dims if dim[0] in needed])
-    return Program(dims, inputs, tuple(stages[::-1]), program.outputs)
+    symbolic = tuple([name for name, _ in dims if name in program.symbolic])
+    return Program(dims, inputs, tuple(stages[::-1]), program.outputs, symbolic)
 
 
 def data(each: Input, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -49,6 +49,8 @@ def _shorter(steps: tuple) -> Iterator[tuple]:
 
 
 def _programs(program: Program) -> Iterator[Program]:
+    for name in program.symbolic:
+        yield replace(program, symbolic=tuple([each for each in program.symbolic if each != name]))
     for name in program.outputs:
         yield pruned(replace(program, outputs=(name,)))
         rest = tuple([each for each in program.outputs if each != name])
