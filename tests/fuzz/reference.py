@@ -98,7 +98,9 @@ class _Reference:
         update = update_of(block)
         assert update is not None and block.init is not None
         terms = [_flat(_spread(self.expr(term), shape), rank) for term in update.terms]
-        starts = [_flat(self._start(store.value, shape[:rank]), rank) for store in _stores(block.init)]
+        starts = [
+            _flat(self._start(store.value, shape[:rank]), rank) for store in _stores(block.init)
+        ]
         if update.operation is None:
             self.fold(update, starts, terms)
             return
@@ -357,7 +359,9 @@ def _call(name: str, args: list[Value], dtype: DType) -> Value:
 def _call_of_two(name: str, a: Value, b: Value, dtype: DType) -> Value:
     value = TABLE[name].meaning(a.value, b.value)
     if name == "copysign":
-        return Value(value, np.where((b.error > 0) | (b.value == 0), UNKNOWN, a.error))
+        return Value(
+            value, np.where((b.error > 0) | (b.value == 0) | np.isnan(b.value), UNKNOWN, a.error)
+        )
     is_exact = (a.error == 0) & (b.error == 0)
     if name == "fmod":
         return Value(value, np.where(is_exact, 0, UNKNOWN))
