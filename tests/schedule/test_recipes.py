@@ -209,3 +209,17 @@ def test_nobody_gets_scalar_loops(case):
 
 def _nests(stmt):
     return getattr(stmt, "stmts", (stmt,))
+
+
+@pytest.mark.parametrize("size", [64, te.var("n")])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_of_a_matrix_with_itself_transposed(size, threads):
+    a = te.placeholder((size, size), name="A")
+    r = te.reduce_axis(size, name="k")
+    c = te.compute((size, size), lambda i, j: te.sum(a[i, r] * a[j, r], axis=r), name="C")
+    s = schedule_function(te.lower([a, c]), TARGETS[1], threads)
+    data = np.random.default_rng(0).integers(-4, 5, (64, 64)).astype(np.float32)[:20, :20]
+    if size == 64:
+        data = np.pad(data, (0, 44))
+    data = np.ascontiguousarray(data)
+    assert np.array_equal(interpret(s.function, data), data @ data.T)

@@ -85,9 +85,10 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     panels = -(-_size(column) // width)
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
     work = math.prod(map(_size, pattern.axes)) / lanes
-    parallel = knobs.choice(
-        "parallel", ("columns", "rows", "none"), default=share if worth_threads(work, threads) else "none"
-    )
+    ways: tuple[str, ...] = ("columns", "rows", "none")
+    if pack and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
+        ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
+    parallel = knobs.choice("parallel", ways, default=share if worth_threads(work, threads) else "none")
     return Plan(
         column=column.name,
         row=row.name if row else None,
