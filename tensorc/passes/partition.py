@@ -247,7 +247,7 @@ class _Cutter:
         rest = simplify(end - split, domain)
         if can_prove(rest <= 0, domain):
             return NOTHING
-        if is_const(at):
+        if at is not None and is_const(at):
             runs = [at >= loop.start, at < loop.start + loop.extent, at < guards[0].never]
             condition = simplify(logical_and(*runs), domain)
             return make_if(condition, _copy(loop.body, {loop.var: at}, domain.given(condition)))
@@ -274,7 +274,8 @@ class _Cutter:
         tail = loop.body
         if at is not None and not is_const(at):
             tail = in_parts(tail, loop.var, _conditions(guards), inside)
-        tail = _copy(tail, {loop.var: at} if is_const(at) else {}, inside)
+        values = {loop.var: at} if at is not None and is_const(at) else {}
+        tail = _copy(tail, values, inside)
         body = make_if(loop.var < split, main, tail)
         extent = simplify(end - loop.start, domain)
         return make_for(loop.var, loop.start, extent, loop.kind, body, _without_cut(loop))

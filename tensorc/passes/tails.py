@@ -45,11 +45,13 @@ def _units(stmt: Stmt, var: Var, conditions: Iterable[Expr], domain: Domain) -> 
     found: dict[Var, _Unit] = {}
     for condition in conditions:
         form = requirement(condition)
-        inner = [] if form is None else [atom for atom, _ in form.terms if uses(atom, loops)]
-        digits = [e for e in inner if e in loops and loops[e].kind == "unrolled"]
-        if len(digits) == 1 and all(e in loops for e in inner):
-            unit = _unit(form, var, loops[digits[0]], [loops[e] for e in inner if e is not digits[0]], domain)
-            if unit is not None and found.setdefault(digits[0], unit) != unit:
+        if form is None:
+            continue
+        inner = [loops[atom] for atom, _ in form.terms if type(atom) is Var and atom in loops]
+        digits = [loop for loop in inner if loop.kind == "unrolled"]
+        if len(digits) == 1 and len(inner) == sum(uses(atom, loops) for atom, _ in form.terms):
+            unit = _unit(form, var, digits[0], [loop for loop in inner if loop is not digits[0]], domain)
+            if unit is not None and found.setdefault(digits[0].var, unit) != unit:
                 return {}
     return found if len(set(found.values())) == 1 else {}
 

@@ -143,7 +143,10 @@ def _escaped(when: str, error: Exception, scheduled: Schedule | None = None) -> 
 
 
 def _interpreted(
-    function: Function, inputs: dict, expected: dict[str, Value], scalars: dict[str, int] = {}
+    function: Function,
+    inputs: dict,
+    expected: dict[str, Value],
+    scalars: dict[str, int] | None = None,
 ) -> str:
     """What is wrong with the interpreter's answer, or nothing."""
     arrays = [inputs[buffer.name] for buffer in function.params if buffer.name in inputs]

@@ -86,7 +86,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
     work = math.prod(map(_size, pattern.axes)) / lanes
     ways: tuple[str, ...] = ("columns", "rows", "none")
-    if pack and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
+    if pack and operand is not None and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
         ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
     parallel = knobs.choice("parallel", ways, default=share if worth_threads(work, threads) else "none")
     return Plan(
