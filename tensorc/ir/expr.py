@@ -487,18 +487,20 @@ class Buffer:
 
     `strides` is None for the contiguous layout, else one element stride (an Expr) a dimension. Scopes: "global"
     (arguments and workspace), "local" (the stack or registers of one thread), "shared", "warp", "fragment".
-    `alignment` is what the address of element 0 is known to be a multiple of, in bytes.
+    `alignment` is what the address of element 0 is known to be a multiple of, in bytes. `padding` asks of internal
+    buffers that the stride of `axis` be `offset` more than a multiple of `factor`, for each (axis, factor, offset).
     """
 
-    __slots__ = ("alignment", "dtype", "name", "scope", "shape", "strides")
+    __slots__ = ("alignment", "dtype", "name", "padding", "scope", "shape", "strides")
 
-    def __init__(self, name, shape, dtype, scope="global", strides=None, alignment=None):
+    def __init__(self, name, shape, dtype, scope="global", strides=None, alignment=None, padding=()):
         self.name = name
         self.shape = tuple(as_index(extent) for extent in shape)
         self.dtype = as_dtype(dtype)
         self.scope = scope
         self.strides = None if strides is None else tuple(as_index(stride) for stride in strides)
         self.alignment = alignment or self.dtype.bytes
+        self.padding = padding
 
     def with_(self, **changes) -> Buffer:
         """A new buffer that differs in the named attributes."""

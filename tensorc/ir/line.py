@@ -385,12 +385,23 @@ class Line:
         if self.accept("strides"):
             self.expect("[")
             strides = self.list("]", self.expr)
+        padding = ()
+        if self.accept("pad"):
+            self.expect("[")
+            padding = self.list("]", self.padding)
         scope = self.one_of("a scope", SCOPES) if self.accept("@") else "global"
         alignment = self.integer("an alignment") if self.accept("align") else None
         for e in (*shape, *(strides or ())):
             if e.dtype is not int64:
                 self.fail(f"an extent or stride of {name!r} is {e.dtype}, not int64")
-        return Buffer(name, shape, dtype, scope, strides, alignment)
+        return Buffer(name, shape, dtype, scope, strides, alignment, padding)
+
+    def padding(self) -> tuple[int, int, int]:
+        axis = self.integer("an axis")
+        self.expect(":")
+        factor = self.integer("a factor")
+        self.expect("+")
+        return axis, factor, self.integer("an offset")
 
 
 _FORMS = {

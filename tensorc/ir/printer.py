@@ -324,6 +324,9 @@ class _Printer:
         text = f"{name}: {buffer.dtype}[{self.list(buffer.shape)}]"
         if buffer.strides is not None:
             text += f" strides[{self.list(buffer.strides)}]"
+        if buffer.padding:
+            rules = [f"{axis}: {factor} + {offset}" for axis, factor, offset in buffer.padding]
+            text += f" pad[{', '.join(rules)}]"
         if buffer.scope != "global":
             text += f" @{buffer.scope}"
         if buffer.alignment != buffer.dtype.bytes:

@@ -292,6 +292,9 @@ class _Verifier:
         if buffer.strides is not None and len(buffer.strides) != len(buffer.shape):
             counts = f"{len(buffer.shape)} axes and {len(buffer.strides)} strides"
             self.fail(f"buffer {buffer.name!r} has {counts}")
+        for axis, factor, offset in buffer.padding:
+            if not (0 <= axis < len(buffer.shape) and 0 <= offset < factor):
+                self.fail(f"buffer {buffer.name!r}: pad[{axis}: {factor} + {offset}] is no rule")
         for e in (*buffer.shape, *(buffer.strides or ())):
             self.index(f"the shape of {buffer.name!r}", e)
 

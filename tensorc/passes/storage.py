@@ -121,6 +121,19 @@ def _strides(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(reversed(strides)) if buffer.shape else ()
 
 
+def _padded(shape: Sequence[Expr], padding) -> tuple[Expr, ...]:
+    """Row-major strides, each longer by what makes it `offset` more than a multiple of `factor`."""
+    rules = {axis: (factor, offset) for axis, factor, offset in padding}
+    strides: list[Expr] = []
+    following: Expr = index(1)
+    for axis in range(len(shape) - 1, -1, -1):
+        factor, offset = rules.get(axis, (1, 0))
+        stride = simplify(following + (offset - following) % factor)
+        strides.append(stride)
+        following = shape[axis] * stride
+    return tuple(reversed(strides))
+
+
 class _Record:
     """The accesses to internal buffers in order, and which of them lie in each statement."""
 
@@ -281,11 +294,16 @@ class _Placer:
             part = self.parts[buffer] = self.parts.get(buffer, -1) + 1
             name = f"{buffer.name}.{part}" if part else buffer.name
             new = buffer.with_(name=name, shape=shape, alignment=max(ALIGNMENT, buffer.alignment))
+            strides = _strides(new)
+            if buffer.padding:
+                strides = _padded(shape, buffer.padding)
+                size = shape[0] * strides[0]
+                new = new.with_(shape=(simplify(size),), padding=())
             if buffer.scope in ("global", "local"):
                 fits = 0 <= _bytes(new) <= room
                 room -= _bytes(new) if fits else 0
                 new = new.with_(scope="local" if fits else "global")
-            self.layouts[new] = (buffer, _Layout(new, origins, _strides(new)))
+            self.layouts[new] = (buffer, _Layout(new, origins, strides))
             result.append(new)
         return result, room
 

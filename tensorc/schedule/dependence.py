@@ -4,6 +4,7 @@ other at the wrong time, or it gets the same value again."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from tensorc.arith import Domain, bounds, can_prove, simplify
 from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_not
@@ -117,12 +118,12 @@ def _may_meet_later(loop: Place, a: Touch, b: Touch) -> bool:
 
 def _entered(domain: Domain, path: Sequence[Stmt], values) -> Domain | None:
     """What is known at the end of a path, with variables replaced; None if nothing runs there."""
-    for stmt, inner in zip(path, (*path[1:], None)):
+    for depth, stmt in enumerate(path):
         match stmt:
             case For(var, start, extent):
                 domain = domain.bind(var, substitute(start, values), substitute(extent, values))
             case If(condition, then) | Block(predicate=condition, body=then):
-                if type(stmt) is If and inner is not then:
+                if type(stmt) is If and path[depth + 1] is not then:
                     continue
                 condition = substitute(condition, values)
                 if can_prove(logical_not(condition), domain):
@@ -150,8 +151,7 @@ def fills(values: Sequence[Expr], loops: Sequence[For], domain: Domain) -> bool:
 
 def in_branches(place: Place) -> tuple[Stmt, ...]:
     """The branches of `if` statements that a place lies in, outermost first."""
-    path = place.path
-    return tuple([inner for stmt, inner in zip(path, path[1:]) if type(stmt) is If])
+    return tuple([inner for stmt, inner in pairwise(place.path) if type(stmt) is If])
 
 
 def common_sequence(a: Place, b: Place) -> int | None:

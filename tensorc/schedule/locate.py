@@ -153,6 +153,16 @@ def chain(loop: For) -> tuple[For, ...]:
     return tuple(found)
 
 
+def version_of(place: Place) -> Place:
+    """The place of the innermost branch of an `if` that a node lies in, else of the whole body:
+    blocks outside never run together with it."""
+    at = 0
+    for depth, stmt in enumerate(place.path[:-1]):
+        if type(stmt) is If and stmt.orelse is not None:
+            at = depth + 1
+    return Place(place.function, place.path[: at + 1])
+
+
 def replace(place: Place, new: Stmt) -> Function:
     """The function with the node at `place` replaced; sequences are spliced."""
     old, path = place.path[-1], place.path[:-1]

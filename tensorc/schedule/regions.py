@@ -32,7 +32,15 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Stmt, Store
 from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, walk, walk_expr
-from tensorc.schedule.locate import Place, all_blocks, constant, refuse
+from tensorc.schedule.locate import (
+    Place,
+    all_blocks,
+    blocks_below,
+    constant,
+    find_block,
+    refuse,
+    version_of,
+)
 
 _LARGE = 1 << 31
 
@@ -320,7 +328,7 @@ def writers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
 def refuse_late_writer(function: Function, block: Block, step: str) -> None:
     """Raise ScheduleError if a buffer that `block` reads is written after it: then the block cannot
     run later."""
-    blocks = all_blocks(function)
+    blocks = blocks_below(version_of(find_block(function, block.name)).node)
     at = next(i for i, other in enumerate(blocks) if other is block)
     inputs = buffers_read(block)
     for later in blocks[at + 1 :]:

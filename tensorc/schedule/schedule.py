@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorc.errors import ScheduleError
+from tensorc.ir.expr import Expr
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.schedule.locate import (
@@ -18,6 +19,7 @@ from tensorc.schedule.locate import (
     loops_above,
     refuse,
 )  # fmt: skip
+from tensorc.schedule.navigation import child_blocks, consumers, output_blocks, producers
 from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform
 
 
@@ -99,6 +101,22 @@ class Schedule:
         """The extent of a loop, None where it is not constant."""
         return constant(find_loop(self.function, self._name(loop, LoopRef)).node.extent)
 
+    def producers(self, block: BlockRef | str) -> list[BlockRef]:
+        """The blocks that write what a block reads, in program order."""
+        return self._blocks(producers(self.function, self._name(block, BlockRef)))
+
+    def consumers(self, block: BlockRef | str) -> list[BlockRef]:
+        """The blocks that read what a block writes, in program order."""
+        return self._blocks(consumers(self.function, self._name(block, BlockRef)))
+
+    def child_blocks(self, place: LoopRef | BlockRef | str) -> list[BlockRef]:
+        """The blocks below a loop, or in a block, in program order."""
+        return self._blocks(child_blocks(self.function, self._place(place)))
+
+    def output_blocks(self) -> list[BlockRef]:
+        """The blocks that write outputs of the function, in program order."""
+        return self._blocks(output_blocks(self.function))
+
     # Steps.
 
     def split(
@@ -129,6 +147,49 @@ class Schedule:
         """Repeat the body of a loop instead of looping. See `primitives.loops.unroll`."""
         self.perform("unroll", (self._name(loop, LoopRef),))
 
+    def loop_partition(
+        self, loop: LoopRef | str, factors: Sequence[int | None]
+    ) -> tuple[LoopRef, ...]:
+        """Cut the range of a loop into consecutive loops. See `primitives.versions`."""
+        factors = tuple(factors) if isinstance(factors, (list, tuple)) else factors
+        return self._loops("loop_partition", self._name(loop, LoopRef), factors)
+
+    def specialize(self, condition) -> list[BlockRef]:
+        """Make a version of the function for where a condition holds, such as "n % 8 == 0"; its
+        blocks are returned. See `primitives.versions`."""
+        text = show(condition) if isinstance(condition, Expr) else condition
+        return self._blocks(self.perform("specialize", (text,)))
+
+    def merge(self, *loops: LoopRef | str) -> LoopRef:
+        """Make one loop of loops in nests side by side. See `primitives.siblings`."""
+        return self._loops("merge", self._names(loops))[0]
+
+    def fission(self, loop: LoopRef | str, after: BlockRef | str) -> tuple[LoopRef, ...]:
+        """Make two loops of one, the second of what follows a block. See `primitives.siblings`."""
+        return self._loops("fission", self._name(loop, LoopRef), self._name(after, BlockRef))
+
+    def add_unit_loop(self, place: LoopRef | BlockRef | str) -> LoopRef:
+        """Put a loop of one iteration around a loop or a block. See `primitives.annotations`."""
+        return self._loops("add_unit_loop", self._place(place))[0]
+
+    def reorder_block_iters(self, block: BlockRef | str, order: Sequence[int]) -> None:
+        """Put the iterators of a block in another order. See `primitives.annotations`."""
+        order = tuple(order) if isinstance(order, (list, tuple)) else order
+        self.perform("reorder_block_iters", (self._name(block, BlockRef), order))
+
+    def annotate(self, place: LoopRef | BlockRef | str, key: str, value) -> None:
+        """Write a note on a loop or a block. See `primitives.annotations`."""
+        self.perform("annotate", (self._place(place), key, value))
+
+    def unannotate(self, place: LoopRef | BlockRef | str, key: str) -> None:
+        """Take a note off a loop or a block. See `primitives.annotations`."""
+        self.perform("unannotate", (self._place(place), key))
+
+    def rfactor(self, loop: LoopRef | str, factor_axis: int = 0) -> BlockRef:
+        """Let each iteration of a reduce loop have a result of its own, reduced afterwards. See
+        `primitives.rfactor`."""
+        return self._block("rfactor", self._name(loop, LoopRef), factor_axis)
+
     def decompose_reduction(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
         """Initialise a reduction in a block of its own. See `primitives.reduction`."""
         return self._block(
@@ -138,6 +199,33 @@ class Schedule:
     def compute_inline(self, block: BlockRef | str) -> None:
         """Compute a block where its values are used. See `primitives.inlining`."""
         self.perform("compute_inline", (self._name(block, BlockRef),))
+
+    def reverse_compute_inline(self, block: BlockRef | str) -> None:
+        """Compute a block where what it reads is made. See `primitives.inlining`."""
+        self.perform("reverse_compute_inline", (self._name(block, BlockRef),))
+
+    def reverse_compute_at(self, block: BlockRef | str, loop: LoopRef | str) -> None:
+        """Compute in a loop what a block can of what is ready there. See `primitives.placement`."""
+        self.perform("reverse_compute_at", (self._name(block, BlockRef), self._name(loop, LoopRef)))
+
+    def compute_with(
+        self, block: BlockRef | str, other: BlockRef | str, loop: LoopRef | str
+    ) -> None:
+        """Run the nest of a block in the loops of another one's. See `primitives.siblings`."""
+        names = (self._name(block, BlockRef), self._name(other, BlockRef))
+        self.perform("compute_with", (*names, self._name(loop, LoopRef)))
+
+    def set_scope(self, block: BlockRef | str, buffer, scope: str) -> None:
+        """Let an internal buffer live in another memory. See `primitives.storage`."""
+        self.perform("set_scope", (self._name(block, BlockRef), _buffer(buffer), scope))
+
+    def storage_align(
+        self, block: BlockRef | str, buffer, axis: int, factor: int, offset: int = 0
+    ) -> None:
+        """Let rows of an internal buffer lie `offset` more than a multiple of `factor` elements
+        apart. See `primitives.storage`."""
+        name = self._name(block, BlockRef)
+        self.perform("storage_align", (name, _buffer(buffer), axis, factor, offset))
 
     def compute_at(self, block: BlockRef | str, loop: LoopRef | str) -> None:
         """Compute in a loop what it needs of a block. See `primitives.placement`."""
@@ -201,7 +289,7 @@ class Schedule:
         there = {loop.var.name for loop in all_loops(self.function)}
         for name in _loops_in(primitive, args):
             for step in self.trace.steps if name not in there else ():
-                if step.primitive in ("split", "fuse") and name in _loops_in(
+                if step.primitive in ("split", "fuse", "merge", "loop_partition") and name in _loops_in(
                     step.primitive, step.args
                 ):
                     raise ScheduleError(
@@ -218,6 +306,12 @@ class Schedule:
         name = self._name(block, BlockRef)
         text = map_text(index_map, len(find_block(self.function, name).node.iters))
         return self._block(primitive, name, _buffer(buffer), scope, text)
+
+    def _blocks(self, names) -> list[BlockRef]:
+        return [BlockRef(name, self._lineage) for name in names]
+
+    def _place(self, given) -> str:
+        return self._name(given, BlockRef if isinstance(given, BlockRef) else LoopRef)
 
     def _name(self, given, kind: type[LoopRef] | type[BlockRef]) -> str:
         what = "loop" if kind is LoopRef else "block"

@@ -20,17 +20,27 @@ from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
 from tensorc.ir.walk import walk_expr
+from tensorc.schedule.primitives.annotations import (
+    add_unit_loop,
+    annotate,
+    reorder_block_iters,
+    unannotate,
+)
 from tensorc.schedule.primitives.caching import cache_read, cache_write
-from tensorc.schedule.primitives.inlining import compute_inline
+from tensorc.schedule.primitives.inlining import compute_inline, reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
-from tensorc.schedule.primitives.placement import compute_at
+from tensorc.schedule.primitives.placement import compute_at, reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tensorc.schedule.primitives.reindexing import (
     reindex,
     reindex_cache_read,
     reindex_cache_write,
 )
+from tensorc.schedule.primitives.rfactor import rfactor
+from tensorc.schedule.primitives.siblings import compute_with, fission, merge
+from tensorc.schedule.primitives.storage import set_scope, storage_align
+from tensorc.schedule.primitives.versions import loop_partition, specialize
 
 VERSION = 1
 
@@ -40,9 +50,10 @@ class Primitive:
     """A kind of step: the pure function, the names and kinds of its arguments, and the kind of what
     it makes.
 
-    Kinds of arguments: "loop" and "block" (names), "loops" (a tuple of them), "factors" (integers
-    and None), "buffer" (a name, or the number of a read), "word" (a string), "map" (the text of an
-    index map).
+    Kinds of arguments: "loop", "block" and "place", which is either (names), "loops" (a tuple of
+    them), "factors" (integers and None), "numbers" (a tuple of integers), "number" (or None), "buffer"
+    (a name, or the number of a read), "word" (a string), "value" (a number, string or bool), "map"
+    (the text of an index map).
     """
 
     call: Callable
@@ -63,6 +74,18 @@ PRIMITIVES: Mapping[str, Primitive] = {
         defaults=(("tail", "auto"),),
     ),
     "fuse": Primitive(fuse, (("loops", "loops"),), makes="loop"),
+    "loop_partition": Primitive(
+        loop_partition, (("loop", "loop"), ("factors", "factors")), makes="loops"
+    ),
+    "merge": Primitive(merge, (("loops", "loops"),), makes="loop"),
+    "fission": Primitive(fission, (("loop", "loop"), ("after", "block")), makes="loops"),
+    "add_unit_loop": Primitive(add_unit_loop, (("place", "place"),), makes="loop"),
+    "reorder_block_iters": Primitive(
+        reorder_block_iters, (("block", "block"), ("order", "numbers"))
+    ),
+    "annotate": Primitive(annotate, (("place", "place"), ("key", "word"), ("value", "value"))),
+    "unannotate": Primitive(unannotate, (("place", "place"), ("key", "word"))),
+    "specialize": Primitive(specialize, (("condition", "word"),), makes="blocks"),
     "reorder": Primitive(reorder, (("loops", "loops"),)),
     "parallel": Primitive(parallel, (("loop", "loop"),)),
     "vectorize": Primitive(vectorize, (("loop", "loop"),)),
@@ -70,8 +93,33 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "decompose_reduction": Primitive(
         decompose_reduction, (("block", "block"), ("loop", "loop")), makes="block"
     ),
+    "rfactor": Primitive(
+        rfactor,
+        (("loop", "loop"), ("factor_axis", "number")),
+        makes="block",
+        defaults=(("factor_axis", 0),),
+    ),
     "compute_inline": Primitive(compute_inline, (("block", "block"),)),
+    "reverse_compute_inline": Primitive(reverse_compute_inline, (("block", "block"),)),
     "compute_at": Primitive(compute_at, (("block", "block"), ("loop", "loop"))),
+    "reverse_compute_at": Primitive(reverse_compute_at, (("block", "block"), ("loop", "loop"))),
+    "compute_with": Primitive(
+        compute_with, (("block", "block"), ("other", "block"), ("loop", "loop"))
+    ),
+    "set_scope": Primitive(
+        set_scope, (("block", "block"), ("buffer", "buffer"), ("scope", "word"))
+    ),
+    "storage_align": Primitive(
+        storage_align,
+        (
+            ("block", "block"),
+            ("buffer", "buffer"),
+            ("axis", "number"),
+            ("factor", "number"),
+            ("offset", "number"),
+        ),
+        defaults=(("offset", 0),),
+    ),
     "cache_read": Primitive(
         cache_read,
         (("block", "block"), ("buffer", "buffer"), ("scope", "word")),
@@ -129,7 +177,7 @@ def perform(
     if kind.makes is None:
         return result, ()
     function, made = result
-    return function, made if kind.makes == "loops" else (made,)
+    return function, made if kind.makes in ("loops", "blocks") else (made,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +236,16 @@ class Trace:
                     made = trial.perform(step.primitive, args)
             except ScheduleError as error:
                 _misfit(number, step, error)
-            kind = "block" if PRIMITIVES[step.primitive].makes == "block" else "loop"
+            kind = _kind_made(step)
             names.update({(kind, old): new for old, new in zip(step.results, made) if old != new})
         if isinstance(trial, Function):
             return trial
         target.function, target.trace = trial.function, trial.trace
         return target
+
+
+def _kind_made(step: Step) -> str:
+    return "block" if PRIMITIVES[step.primitive].makes in ("block", "blocks") else "loop"
 
 
 def _renamed(step: Step, names: Mapping[tuple[str, str], str]) -> tuple[Any, ...]:
@@ -203,6 +255,8 @@ def _renamed(step: Step, names: Mapping[tuple[str, str], str]) -> tuple[Any, ...
     for (_, kind), value in zip(PRIMITIVES[step.primitive].arguments, step.args):
         if kind == "loops":
             args.append(tuple([names.get(("loop", name), name) for name in value]))
+        elif kind == "place":
+            args.append(names.get(("loop", value)) or names.get(("block", value), value))
         elif kind == "buffer":  # a copy made by a step has the name of its block
             args.append(names.get(("block", value), value))
         else:
@@ -251,12 +305,18 @@ def _checked(number: int, name: str, kind: str, value):
             return tuple(value)
         case "factors" if isinstance(value, list) and all(_is_factor(each) for each in value):
             return tuple(value)
+        case "numbers" if isinstance(value, list) and all(type(each) is int for each in value):
+            return tuple(value)
+        case "value" if isinstance(value, (bool, int, float, str)):
+            return value
         case "buffer" if isinstance(value, str) or type(value) is int:
             return value
         case "map" if isinstance(value, str):
             read_map(value)
             return value
-        case "loop" | "block" | "word" if isinstance(value, str):
+        case "number" if value is None or isinstance(value, (bool, int, float)):
+            return value
+        case "loop" | "block" | "place" | "word" if isinstance(value, str):
             return value
         case _:
             raise ScheduleError(f"trace: step {number}: {_short(value)} is no value of {name!r}")
@@ -369,9 +429,9 @@ def _python(steps: tuple[Step, ...]) -> str:
     for step in steps:
         primitive = PRIMITIVES[step.primitive]
         call = f"s.{step.primitive}({', '.join(_arguments(primitive, step, variables))})"
-        kind = "block" if primitive.makes == "block" else "loop"
+        kind = _kind_made(step)
         made = [_variable(kind, name, variables) for name in step.results]
-        if primitive.makes == "loops" and len(made) == 1:
+        if primitive.makes in ("loops", "blocks") and len(made) == 1:
             lines.append(f"({made[0]},) = {call}")
         else:
             lines.append(f"{', '.join(made)} = {call}" if made else call)
@@ -391,6 +451,9 @@ def _arguments(primitive: Primitive, step: Step, variables) -> Iterator[str]:
             yield from [variables.get(("loop", each)) or _quoted(each) for each in value]
         elif kind in ("loop", "block"):
             yield variables.get((kind, value)) or _quoted(value)
+        elif kind == "place":
+            made = variables.get(("loop", value)) or variables.get(("block", value))
+            yield made or _quoted(value)
         else:
             yield value if kind == "map" else _quoted(value)
 

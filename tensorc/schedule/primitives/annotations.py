@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 from tensorc.ir.expr import Var, index
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, annotate as with_annotation
+from tensorc.ir.stmt import Block, For
+from tensorc.ir.stmt import annotate as with_annotation
 from tensorc.schedule.locate import (
     Place,
     block_names,

@@ -14,7 +14,6 @@ from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, uses, 
 from tensorc.schedule.legality import conjuncts, is_injective
 from tensorc.schedule.locate import (
     Place,
-    all_blocks,
     blocks_below,
     find_block,
     fresh,
@@ -25,6 +24,7 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
+    version_of,
 )
 from tensorc.schedule.regions import (
     Span,
@@ -95,8 +95,9 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     copy = cache_of(function, target, scope, step)
     name = fresh_block(function, copy.name)
     names = _iterator_names(place.node, target)
-    body = _redirect_writers(function.body, target, copy)
-    function = function.with_(body=body, allocs=(*function.allocs, copy))
+    version = version_of(place)
+    function = replace(version, _redirect_writers(version.node, target, copy))
+    function = function.with_(allocs=(*function.allocs, copy))
     nest = _copy_nest(function, name, copy, target, names)
     return insert_after(outermost(find_block(function, block)), nest), name
 
@@ -187,7 +188,7 @@ def _output(function: Function, block: Block, step: str) -> Buffer:
 def check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
     """Refuse where the copy after the nest is too late for a reader or too early for a writer, and
     where a writer starts from what the buffer holds."""
-    blocks = all_blocks(function)
+    blocks = blocks_below(version_of(place).node)
     last = blocks_below(outermost(place).node)[-1]
     at_block = next(i for i, block in enumerate(blocks) if block is place.node)
     at_copy = next(i for i, block in enumerate(blocks) if block is last)

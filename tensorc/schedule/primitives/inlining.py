@@ -1,16 +1,36 @@
-"""Computing a block inside its consumers instead of storing it."""
+"""Computing a block inside its consumers, or inside its producer, instead of storing a buffer between."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from tensorc.arith import Domain, simplify
-from tensorc.ir.expr import Expr, Load, Var, is_const
+from tensorc.arith import Affine, Domain, IndexMap, affine, can_prove, simplify
+from tensorc.ir.expr import (
+    Buffer,
+    Expr,
+    IfThenElse,
+    Load,
+    Var,
+    eq,
+    index,
+    is_const,
+    logical_and,
+)
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, Stmt, Store
-from tensorc.ir.walk import map_exprs, map_substmts, rewrite, substitute
-from tensorc.schedule.locate import find_block, refuse, remove
-from tensorc.schedule.regions import block_domain, loads, readers, refuse_late_writer, writers
+from tensorc.ir.stmt import Block, If, Stmt, Store
+from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute
+from tensorc.schedule.dependence import common_sequence, position
+from tensorc.schedule.legality import loaded, stored
+from tensorc.schedule.locate import Place, blocks_below, find_block, refuse, remove, replace
+from tensorc.schedule.regions import (
+    assumed,
+    block_domain,
+    buffers_read,
+    loads,
+    readers,
+    refuse_late_writer,
+    writers,
+)
 
 
 def compute_inline(function: Function, block: str) -> Function:
@@ -31,6 +51,173 @@ def compute_inline(function: Function, block: str) -> Function:
     body = _inline(remove(place).body, store, Domain())
     allocs = tuple([buffer for buffer in function.allocs if buffer is not store.buffer])
     return function.with_(body=body, allocs=allocs)
+
+
+def reverse_compute_inline(function: Function, block: str) -> Function:
+    """Let the producer of what a block reads compute the block's value itself, and drop the block
+    and the buffer between.
+
+    ``T[i, j] = f(i, j)`` ... ``C[j, i] = g(T[i, j])``  ->  ``C[j, i] = g(f(i, j))``
+
+    Where the block reads a part of what the producer writes, the producer stores just that.
+
+    Requires: the block is complete (spatial, one store, its predicate true) and reads one internal
+    buffer that one complete block writes before it and that nothing else reads, at places that tell
+    its iterators: `T[i, j]`, `T[j + 1, i]` or `T[i*8 + j]`; nothing from the producer's nest on
+    touches what the block writes, nor writes what else it reads.
+
+    Raises ScheduleError where one of these does not hold.
+    """
+    step = f"reverse_compute_inline(block {block!r})"
+    place = find_block(function, block)
+    store = _complete_store(place, step)
+    source, indices = _only_producer(place, step)
+    made = _complete_store(source, step)
+    _check_earlier(source, place, made.buffer, step)
+    _check_served(place, store, indices, source, made, step)
+    values = _solved(place.node, indices, made, source, step)
+    node: Block = source.node
+    domain = block_domain(node, Domain())
+    new = [simplify(substitute(e, values), domain) for e in store.indices]
+
+    def on_load(e: Expr) -> Expr | None:
+        return made.value if type(e) is Load and e.buffer is made.buffer else None
+
+    value = simplify(rewrite(substitute(store.value, values), on_load), domain)
+    body: Stmt = Store(store.buffer, tuple(new), value)
+    inside = _inside(place.node, indices, values, made, domain)
+    if not is_const(inside, True):
+        body = If(inside, body)
+    notes = tuple(sorted({**dict(node.annotations), **dict(place.node.annotations)}.items()))
+    function = replace(source, Block(node.name, node.iters, node.predicate, None, body, notes))
+    function = remove(find_block(function, block))
+    allocs = tuple([buffer for buffer in function.allocs if buffer is not made.buffer])
+    return function.with_(allocs=allocs)
+
+
+def _complete_store(place: Place, step: str) -> Store:
+    """The store of a block that computes each element of one buffer by itself."""
+    block, function = place.node, place.function
+    store = block.body
+    if block.init is not None or any(it.kind != "spatial" for it in block.iters):
+        kind = next((it.kind for it in block.iters if it.kind != "spatial"), "reduce")
+        reason = f"{block.name!r} has {kind} iterators; both blocks must be complete"
+        refuse(function, f"{step}: {reason}", block.name)
+    if type(store) is not Store:
+        refuse(function, f"{step}: the body of {block.name!r} is not a single store", block.name)
+    if loads(store, store.buffer):
+        reason = f"{block.name!r} reads {store.buffer.name!r}, which it writes itself"
+        refuse(function, f"{step}: {reason}", block.name)
+    return store
+
+
+def _only_producer(place: Place, step: str) -> tuple[Place, tuple[Expr, ...]]:
+    """The place of the block whose value a block takes up, and where it does."""
+    function, block = place.function, place.node
+    if not is_const(block.predicate, True):
+        reason = "it has a predicate; inline it before its loops are split"
+        refuse(function, f"{step}: {reason}", block.name)
+    inner = [buffer for buffer in buffers_read(block) if buffer in function.allocs]
+    found = [(b, writers(function, b)) for b in inner]
+    single = [(b, made[0]) for b, made in found if len(made) == 1 and readers(function, b) == (block,)]
+    if len(single) != 1:
+        names = ", ".join([repr(b.name) for b, _ in single]) or "none"
+        reason = "it must read one internal buffer that one block writes and nothing else reads; "
+        refuse(function, f"{step}: {reason}there are {names}", block.name)
+    buffer, producer = single[0]
+    places = {e.indices for e in all_exprs(block) if type(e) is Load and e.buffer is buffer}
+    if len(places) != 1:
+        reason = f"it reads {buffer.name!r} at {len(places)} places"
+        refuse(function, f"{step}: {reason}; one is what a producer can serve", block.name)
+    return find_block(function, producer.name), places.pop()
+
+
+def _check_served(
+    place: Place, store: Store, indices: tuple[Expr, ...], source: Place, made: Store, step: str
+) -> None:
+    """Refuse a block with points for which the producer makes no element: reads under a condition
+    may be of places outside the buffer."""
+    if _reads_always(store.value, made.buffer):
+        return
+    domain = block_domain(place.node, Domain())
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in source.node.iters}
+    is_whole = (
+        tuple([extents.get(i) for i in made.indices]) == made.buffer.shape
+        and len(set(made.indices)) == len(made.indices)
+        and all(
+            can_prove(logical_and(each >= 0, each < extent), domain)
+            for each, extent in zip(indices, made.buffer.shape)
+        )
+    )
+    if not is_whole:
+        reason = f"it reads {made.buffer.name!r} under a condition, so that some of its elements"
+        refuse(place.function, f"{step}: {reason} come from no element of that", place.node.name)
+
+
+def _reads_always(expr: Expr, buffer: Buffer) -> bool:
+    if type(expr) is Load and expr.buffer is buffer:
+        return True
+    parts = (expr.condition,) if type(expr) is IfThenElse else children(expr)
+    return any([_reads_always(part, buffer) for part in parts])
+
+
+def _check_earlier(source: Place, place: Place, between: Buffer, step: str) -> None:
+    """Refuse where the block may not run when its producer does."""
+    function, block = place.function, place.node
+    shared = common_sequence(source, place)
+    if shared is None:
+        refuse(function, f"{step}: it does not follow {source.node.name!r}", block.name)
+    sequence = place.path[shared]
+    first, last = [position(sequence, at.path[shared + 1]) for at in (source, place)]
+    if first > last:
+        refuse(function, f"{step}: it does not follow {source.node.name!r}", block.name)
+    touched = (stored(block) | loaded(block)) - {between}
+    for stmt in sequence.stmts[first : last + 1]:
+        for other in blocks_below(stmt):
+            if other is block:
+                continue
+            for buffer in sorted(touched, key=lambda b: b.name):
+                if buffer in stored(other) or (buffer in stored(block) and buffer in loaded(other)):
+                    reason = f"{other.name!r}, which runs between, touches {buffer.name!r}"
+                    refuse(function, f"{step}: {reason}", other.name)
+
+
+def _solved(
+    block: Block, indices: tuple[Expr, ...], made: Store, source: Place, step: str
+) -> dict[Var, Expr]:
+    """The iterators of a block, by what its producer stores to: where both touch one element."""
+    spatial = [it for it in block.iters if not is_const(it.extent, 1)]
+    values: dict[Var, Expr] = {it.var: index(0) for it in block.iters if it not in spatial}
+    domain = block_domain(source.node, Domain())
+    for mine, its in zip(indices, made.indices):
+        form = affine(substitute(mine, values))
+        free = [(e, factor) for e, factor in form.terms if e not in values]
+        if len(free) == 1 and type(free[0][0]) is Var and free[0][1] == 1:
+            known = Affine(tuple([t for t in form.terms if t is not free[0]]), form.constant)
+            values[free[0][0]] = simplify(its - substitute(known.to_expr(), values), domain)
+    if any(it.var not in values for it in spatial):
+        iterators = tuple([it.var for it in spatial])
+        fixed = {it.var: index(0) for it in block.iters if it not in spatial}
+        map_ = IndexMap(iterators, tuple([substitute(e, fixed) for e in indices]))
+        inverse = map_.inverse(assumed([it.extent for it in spatial]))
+        if inverse is None:
+            reason = "the places that it reads do not tell its iterators"
+            refuse(source.function, f"{step}: {reason}", block.name)
+        values = {**fixed, **dict(zip(iterators, inverse.apply(made.indices, domain)))}
+    return values
+
+
+def _inside(
+    block: Block, indices: tuple[Expr, ...], values: dict[Var, Expr], made: Store, domain: Domain
+) -> Expr:
+    """Where an element that the producer makes is one that the block reads."""
+    conditions: list[Expr] = []
+    for it in block.iters:
+        value = values[it.var]
+        conditions += [value >= 0, value < it.extent]
+    for mine, its in zip(indices, made.indices):
+        conditions.append(eq(substitute(mine, values), its))
+    return logical_and(*[c for c in [simplify(c, domain) for c in conditions] if not is_const(c, True)])
 
 
 def _single_store(function: Function, block: Block) -> Store:

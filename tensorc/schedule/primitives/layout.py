@@ -52,7 +52,8 @@ def transform_layout(
         refuse(function, f"{step}: {reason}", block)
 
     domain = root_domain(function)
-    new = old.with_(shape=image_of(function, index_map, old.shape, domain, step), strides=None)
+    shape = image_of(function, index_map, old.shape, domain, step)
+    new = old.with_(shape=shape, strides=None, padding=())
     body = _remap(function.body, old, new, index_map, domain)
     allocs = tuple([new if known is old else known for known in function.allocs])
     return function.with_(body=body, allocs=allocs)

@@ -9,7 +9,16 @@ from typing import NoReturn
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.ir.empty import empty_condition
 from tensorc.ir.expr import (
-    Expr, FloorDiv, Mod, Var, index, is_const, logical_and, logical_not, minimum,
+    Expr,
+    FloorDiv,
+    Mod,
+    Var,
+    eq,
+    index,
+    is_const,
+    logical_and,
+    logical_not,
+    minimum,
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
@@ -46,7 +55,8 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
-    root_domain, starts_at_zero,
+    root_domain,
+    starts_at_zero,
 )  # fmt: skip
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
@@ -157,7 +167,11 @@ def _extents(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
         )
     if None in factors:
         size = constant(extent)
-        left = index(-(-size // known)) if size is not None else (extent + (known - 1)) // known
+        if size is not None:
+            left = index(-(-size // known))
+        else:
+            divides = can_prove(eq(extent % known, 0), domain)
+            left = (extent if divides else extent + (known - 1)) // known
         left = simplify(left, domain)
         return [left if factor is None else index(factor) for factor in factors]
     if not can_prove(extent <= known, domain):
@@ -200,7 +214,7 @@ def _is_product(extent: Expr, total: Expr, domain: Domain) -> bool:
     a, b = constant(extent), constant(total)
     if a is not None and b is not None:
         return a == b
-    return simplify(extent - total, domain) == index(0)
+    return can_prove(eq(extent, total), domain)
 
 
 def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
@@ -224,7 +238,7 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
 
 
 def substituted(
-    stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain = Domain()
+    stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain
 ) -> Stmt:
     """A nest with loop variables replaced in loops and block bindings, and the blocks run only
     where `condition`."""

@@ -146,10 +146,10 @@ def _check_own(place: Place, step: str) -> None:
             refuse(function, f"{step}: {reason}", block.name)
     stores = {stmt.buffer: stmt.indices for stmt in walk(block) if type(stmt) is Store}
     for e in all_exprs(block):
-        if type(e) is Load and e.buffer in stores:
-            if "reduce" not in kinds or e.indices != stores[e.buffer]:
-                reason = f"the block reads {e.buffer.name!r}, which it writes itself"
-                refuse(function, f"{step}: {reason}", block.name)
+        is_own = type(e) is Load and e.buffer in stores
+        if is_own and ("reduce" not in kinds or e.indices != stores[e.buffer]):
+            reason = f"the block reads {e.buffer.name!r}, which it writes itself"
+            refuse(function, f"{step}: {reason}", block.name)
 
 
 def _check_later(source: Place, target: Place, step: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc.arith import simplify
-from tensorc.ir.expr import Var
+from tensorc.arith import Domain, can_prove
+from tensorc.ir.expr import Var, eq
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import For, Seq, Stmt, seq
@@ -101,7 +101,7 @@ def _loops(node: For, first: Stmt, second: Stmt, taken: set[str]) -> tuple[For, 
 
 def _with_var(node: For, var: Var, body: Stmt) -> For:
     if var is not node.var:
-        body = substituted(body, {node.var: var}, None)
+        body = substituted(body, {node.var: var}, None, Domain())
     return For(var, node.start, node.extent, node.kind, body, node.annotations)
 
 
@@ -219,13 +219,13 @@ def _merged(
     """The nest of both, checked from the outermost loop inward."""
     a, b = kept[0], other[0]
     domain = around.domain()
-    if simplify(a.extent - b.extent, domain) != simplify(b.extent - b.extent, domain):
+    if not can_prove(eq(a.extent, b.extent), domain):
         message = (
             f"loop {a.var.name!r} has {show(a.extent)} iterations, {b.var.name!r} has "
             f"{show(b.extent)}"
         )
         refuse(around.function, f"{step}: {message}", b.var.name)
-    mine, its = a.body, substituted(b.body, {b.var: a.var}, None)
+    mine, its = a.body, substituted(b.body, {b.var: a.var}, None, Domain())
     first, second = (mine, its) if is_first else (its, mine)
     notes = tuple(sorted({**dict(b.annotations), **dict(a.annotations)}.items()))
     loop = For(a.var, a.start, a.extent, a.kind, seq(first, second), notes)
@@ -242,7 +242,7 @@ def _merged(
 
 
 def _substituted_chain(chain: Sequence[For], values) -> list[For]:
-    nodes = [substituted(chain[0], values, None)]
+    nodes = [substituted(chain[0], values, None, Domain())]
     while len(nodes) < len(chain):
         nodes.append(nodes[-1].body)
     return nodes
