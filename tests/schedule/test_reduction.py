@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc import te
 from tensorc.errors import ScheduleError
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
+from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
 from tensorc.schedule.primitives.reduction import decompose_reduction
+from tensorc.schedule.schedule import Schedule
 from tests.schedule.same import assert_same
 from tests.schedule.test_loops import body, copy, lines, matmul, refused
 
@@ -198,3 +203,19 @@ function f(A: float32[1, 0], out C: float32[1, 0])
     function, loop = fuse(function, loops)
     function, _ = decompose_reduction(function, "C", loop)
     assert_same(before, function)
+
+
+def test_below_a_reduce_loop_that_may_not_run_the_start_stands_before_it_too():
+    n = te.var("n")
+    A = te.placeholder((3, n), name="A")
+    k = te.reduce_axis(n, name="k")
+    s = Schedule(te.lower([A, te.compute((3,), lambda i: te.sum(A[i, k], axis=k), name="C")]))
+    i, k = s.loops("C")
+    k0, k1 = s.split(k, factors=(None, 4))
+    s.reorder(k0, i, k1)
+    s.decompose_reduction("C", k1)
+    names = [block.name for block in all_blocks(s.function)]
+    assert names == ["C_empty", "C_init", "C"]
+    for size in (0, 1, 9):
+        a = np.arange(3 * size, dtype=np.float32).reshape(3, size)
+        np.testing.assert_array_equal(interpret(s.function, a), a.sum(axis=1))
