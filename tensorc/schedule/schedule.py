@@ -259,14 +259,34 @@ class Schedule:
         `primitives.reindexing`."""
         return self._mapped("reindex_cache_write", block, buffer, scope, index_map)
 
-    def transform_layout(self, block: BlockRef | str, buffer, index_map) -> None:
+    def transform_layout(
+        self, block: BlockRef | str, buffer, index_map, pad_value: int | float | None = None
+    ) -> None:
         """Lay an internal buffer out anew: `lambda i, j: (i // 8, j, i % 8)`. See
         `primitives.layout`."""
         name = _buffer(buffer)
         known = (*self.function.params, *self.function.allocs)
         ndim = next((len(each.shape) for each in known if each.name == name), 0)
-        self.perform(
-            "transform_layout", (self._name(block, BlockRef), name, map_text(index_map, ndim))
+        text = map_text(index_map, ndim)
+        self.perform("transform_layout", (self._name(block, BlockRef), name, text, pad_value))
+
+    def transform_block_layout(self, block: BlockRef | str, index_map) -> None:
+        """Count a block's points by other iterators: `lambda n, h, c: (n * 8 + h, c)`. See
+        `primitives.domains`."""
+        name = self._name(block, BlockRef)
+        ndim = len(find_block(self.function, name).node.iters)
+        self.perform("transform_block_layout", (name, map_text(index_map, ndim)))
+
+    def pad_einsum(self, block: BlockRef | str, padding: Sequence[int]) -> tuple[BlockRef, ...]:
+        """Round the extents of a product of tensors up to multiples. See `primitives.padding`."""
+        padding = tuple(padding) if isinstance(padding, (list, tuple)) else padding
+        made = self.perform("pad_einsum", (self._name(block, BlockRef), padding))
+        return tuple([BlockRef(name, self._lineage) for name in made])
+
+    def decompose_padding(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
+        """Fill the padding that a block makes in a block of its own. See `primitives.padding`."""
+        return self._block(
+            "decompose_padding", self._name(block, BlockRef), self._name(loop, LoopRef)
         )
 
     def perform(self, primitive: str, args: tuple[Any, ...]) -> tuple[str, ...]:

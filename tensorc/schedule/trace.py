@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import keyword
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from tensorc.schedule.primitives.annotations import (
     unannotate,
 )
 from tensorc.schedule.primitives.caching import cache_read, cache_write
+from tensorc.schedule.primitives.domains import transform_block_layout
 from tensorc.schedule.primitives.inlining import compute_inline, reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
+from tensorc.schedule.primitives.padding import decompose_padding, pad_einsum
 from tensorc.schedule.primitives.placement import compute_at, reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tensorc.schedule.primitives.reindexing import (
@@ -136,7 +139,18 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "reindex_cache_read": Primitive(reindex_cache_read, _MAPPED_CACHE, makes="block"),
     "reindex_cache_write": Primitive(reindex_cache_write, _MAPPED_CACHE, makes="block"),
     "transform_layout": Primitive(
-        transform_layout, (("block", "block"), ("buffer", "buffer"), ("index_map", "map"))
+        transform_layout,
+        (("block", "block"), ("buffer", "buffer"), ("index_map", "map"), ("pad_value", "number")),
+        defaults=(("pad_value", None),),
+    ),
+    "transform_block_layout": Primitive(
+        transform_block_layout, (("block", "block"), ("index_map", "map"))
+    ),
+    "pad_einsum": Primitive(
+        pad_einsum, (("block", "block"), ("padding", "factors")), makes="blocks"
+    ),
+    "decompose_padding": Primitive(
+        decompose_padding, (("block", "block"), ("loop", "loop")), makes="block"
     ),
 }
 
@@ -459,6 +473,8 @@ def _arguments(primitive: Primitive, step: Step, variables) -> Iterator[str]:
 
 
 def _quoted(value) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from tensorc.arith import Domain, bounds
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Load
+from tensorc.ir.expr import IfThenElse, Load, Select
 from tensorc.ir.stmt import Block, For, Stmt, Store
 from tensorc.ir.walk import all_exprs, substmts, walk
 from tensorc.schedule import Schedule
-from tensorc.schedule.locate import all_blocks, all_loops
+from tensorc.schedule.locate import all_blocks, all_loops, constant
 
 TAILS = ("auto", "auto", "guard", "mask", "shift", "cut")
 ANYWHERE = Domain()
@@ -55,7 +55,8 @@ def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
     makers = [
         (6, _split), (4, _reorder), (3, _fuse), (2, _cache_read), (2, _cache_write),
         (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
-        (2, _reindex), (2, _reindex_cache),
+        (2, _reindex), (2, _reindex_cache), (2, _transform_block), (3, _pad_einsum),
+        (8, _decompose_padding),
     ]  # fmt: skip
     if not is_early:
         makers += [(4, _unroll), (7, _vectorize), (4, _parallel)]
@@ -201,7 +202,50 @@ def _transform_layout(s, rng, block, loops):
         block,
         buffer.name,
         f"lambda {', '.join(names)}: ({', '.join(parts)}{comma})",
+        rng.choice((None, None, 0, 1)),
     )
+
+
+def _transform_block(s, rng, block, loops):
+    iters = _node(s, block).iters
+    if not iters:
+        return None
+    names = [f"d{axis}" for axis in range(len(iters))]
+    parts = list(names)
+    pairs = [
+        (a, b) for a in range(len(iters)) for b in range(len(iters))
+        if a != b and iters[a].kind == iters[b].kind
+    ]  # fmt: skip
+    if pairs and rng.random() < 0.6:
+        a, b = rng.choice(pairs)
+        parts[a] = f"{names[a]} * {constant(iters[b].extent) or 1} + {names[b]}"
+        parts.remove(names[b])
+    elif rng.random() < 0.6:
+        axis = rng.randrange(len(iters))
+        factors = [f for f in (2, 3, 4, 5) if (constant(iters[axis].extent) or 1) % f == 0]
+        factor = rng.choice(factors or [2])
+        parts[axis : axis + 1] = [f"{names[axis]} // {factor}", f"{names[axis]} % {factor}"]
+    rng.shuffle(parts)
+    comma = "," if len(parts) == 1 else ""
+    return "transform_block_layout", (
+        block, f"lambda {', '.join(names)}: ({', '.join(parts)}{comma})"
+    )  # fmt: skip
+
+
+def _pad_einsum(s, rng, block, loops):
+    reducing = [b for b in all_blocks(s.function) if b.init is not None]
+    node = rng.choice(reducing) if reducing else _node(s, block)
+    return "pad_einsum", (node.name, tuple([rng.choice((1, 2, 3, 4)) for _ in node.iters]))
+
+
+def _decompose_padding(s, rng, block, loops):
+    pads = [
+        b.name for b in all_blocks(s.function)
+        if type(b.body) is Store and type(b.body.value) in (IfThenElse, Select)
+    ]  # fmt: skip
+    block = rng.choice(pads) if pads else block
+    loops = [loop.name for loop in s.loops(block)]
+    return ("decompose_padding", (block, rng.choice(loops))) if loops and pads else None
 
 
 def _decompose(s, rng, block, loops):

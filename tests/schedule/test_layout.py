@@ -147,3 +147,30 @@ def test_refuses_maps_that_do_not_fit():
         assert refusal(COPY, "P", "P", odd).startswith(
             step + "the map does not take 2 indices to indices: "
         )
+
+
+def test_a_pad_value_fills_the_places_that_hold_nothing():
+    before = parse(COPY)
+    after = transform_layout(before, "P", "P", lambda k, j: (j // 4, k, j % 4), pad_value=0)
+    assert show(after).startswith("""\
+function mm(A: float32[4, 6], B: float32[6, 10], out C: float32[4, 10])
+  alloc P: float32[3, 6, 4]
+  for P_pad.ax0 in 0 .. 3
+    for P_pad.ax1 in 0 .. 6
+      for P_pad.ax2 in 0 .. 4
+        block P_pad
+          spatial ax0: 3 = P_pad.ax0
+          spatial ax1: 6 = P_pad.ax1
+          spatial ax2: 4 = P_pad.ax2
+          if ax0 * 4 + ax2 >= 10
+            P[ax0, ax1, ax2] = float32(0.0)
+""")
+    assert_same(before, after)
+    exact = transform_layout(before, "P", "P", lambda k, j: (j // 5, k, j % 5), pad_value=0)
+    assert "P_pad" not in show(exact)
+
+
+def test_a_pad_value_that_does_not_fit_is_refused():
+    before = parse(COPY.replace("float32(0.0)", "int8(0)").replace("float32", "int8"))
+    with pytest.raises(ScheduleError, match="pad_value: "):
+        transform_layout(before, "P", "P", lambda k, j: (j // 4, k, j % 4), pad_value=300)

@@ -7,12 +7,32 @@ from inspect import signature
 
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Buffer, Expr, Load, index
+from tensorc.ir.expr import (
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Var,
+    const,
+    eq,
+    index,
+    is_const,
+    logical_and,
+    logical_not,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import Block, For, Stmt, Store
+from tensorc.ir.stmt import Block, For, If, Stmt, Store
 from tensorc.ir.walk import map_exprs, map_substmts, rewrite
-from tensorc.schedule.locate import find_block, refuse, root_domain
+from tensorc.schedule.locate import (
+    all_blocks,
+    find_block,
+    fresh_block,
+    insert_before,
+    refuse,
+    root_domain,
+)
+from tensorc.schedule.primitives.caching import outermost, spatial_nest
 from tensorc.schedule.regions import (
     Span,
     assumed,
@@ -24,7 +44,11 @@ from tensorc.schedule.regions import (
 
 
 def transform_layout(
-    function: Function, block: str, buffer: str, index_map: Callable | IndexMap
+    function: Function,
+    block: str,
+    buffer: str,
+    index_map: Callable | IndexMap,
+    pad_value: int | float | bool | None = None,
 ) -> Function:
     """Give an internal buffer that a block reads or writes another layout, everywhere at once.
 
@@ -33,10 +57,11 @@ def transform_layout(
     `index_map` takes one index a dimension and returns the new ones, as in
     ``lambda k, n: (k // 512, n // 48, k % 512, n % 48)``, which packs panels. The new shape holds
     all places that the map sends the old shape to; others, as where an extent is no multiple of 48,
-    stay unwritten. Loops and iterators stay as they are.
+    stay unwritten, or hold `pad_value` if one is given: a block <buffer>_pad writes it there before
+    the buffer is first used. Loops and iterators stay as they are.
 
     Requires: the buffer is internal; the map sends different indices within the shape to different
-    places.
+    places; `pad_value` is a number that the buffer can hold.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -56,7 +81,42 @@ def transform_layout(
     new = old.with_(shape=shape, strides=None, padding=())
     body = _remap(function.body, old, new, index_map, domain)
     allocs = tuple([new if known is old else known for known in function.allocs])
-    return function.with_(body=body, allocs=allocs)
+    changed = function.with_(body=body, allocs=allocs)
+    if pad_value is None:
+        return changed
+    value = _pad_value(function, old, pad_value, step)
+    return _padded(changed, new, index_map, old.shape, value)
+
+
+def _pad_value(function: Function, buffer: Buffer, value, step: str) -> Const:
+    try:
+        return const(value, buffer.dtype)
+    except ExpressionError as error:
+        problem = error
+    refuse(function, f"{step}: pad_value: {problem}", buffer.name)
+
+
+def _padded(
+    function: Function, buffer: Buffer, index_map: IndexMap, shape: tuple[Expr, ...], value: Const
+) -> Function:
+    """The function with `value` in all places of the buffer that the map sends nothing to."""
+    inverse = index_map.inverse(assumed(shape))
+    assert inverse is not None  # the map is injective
+    iterators = tuple([Var(f"ax{axis}") for axis in range(len(buffer.shape))])
+    domain = root_domain(function)
+    for var, extent in zip(iterators, buffer.shape):
+        domain = domain.bind(var, 0, extent)
+    old = inverse.apply(iterators, domain)
+    inside = [simplify(c, domain) for i, n in zip(old, shape) for c in (i >= 0, i < n)]
+    inside += [eq(a, b) for a, b in zip(index_map.apply(old, domain), iterators) if a != b]
+    condition = simplify(logical_not(logical_and(*inside)), domain)
+    if is_const(condition, False):
+        return function
+    name = fresh_block(function, f"{buffer.name}_pad")
+    body = If(condition, Store(buffer, iterators, value))
+    first = next(b for b in all_blocks(function) if buffer in (*buffers_written(b), *buffers_read(b)))
+    nest = spatial_nest(function, name, iterators, buffer.shape, body)
+    return insert_before(outermost(find_block(function, first.name)), nest)
 
 
 def as_map(function: Function, index_map: Callable | IndexMap, ndim: int, step: str) -> IndexMap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorc.arith import Domain, IndexMap, can_prove, simplify
+from tensorc.arith import Domain, IndexMap, can_prove
 from tensorc.ir.expr import Buffer, Expr, IfThenElse, Load, Var
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, If, Stmt, Store
@@ -241,13 +241,9 @@ def _check_read(place: Place, old: Buffer, used, indices: tuple[Expr, ...], step
 
 def _is_guarded(block: Block, buffer: Buffer) -> bool:
     """Whether some load of the buffer in the block depends on a condition."""
-    guards: list[Stmt | Expr] = [s for s in walk(block.body) if type(s) is If]
-    guards += [e for e in all_exprs(block) if type(e) is IfThenElse]
-    for guard in guards:
-        parts = all_exprs(guard) if type(guard) is If else walk_expr(guard)
-        if any(type(e) is Load and e.buffer is buffer for e in parts):
-            return True
-    return False
+    guarded = [e for s in walk(block.body) if type(s) is If for e in all_exprs(s)]
+    guarded += [e for each in all_exprs(block) if type(each) is IfThenElse for e in walk_expr(each)]
+    return any(type(e) is Load and e.buffer is buffer for e in guarded)
 
 
 def _check_write(place: Place, old: Buffer, used, indices: tuple[Expr, ...], step: str) -> None:

@@ -1,0 +1,238 @@
+"""pad_einsum and decompose_padding."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
+from tensorc.schedule import Schedule, Trace
+from tensorc.schedule.primitives.loops import parallel, split
+from tensorc.schedule.primitives.padding import decompose_padding, pad_einsum
+from tensorc.schedule.primitives.reduction import decompose_reduction
+from tests.schedule.same import assert_same
+from tests.schedule.test_caching import MATMUL
+from tests.schedule.test_reindexing import refusal
+
+PAD = """
+function pad(A: float32[4, 6], out P: float32[6, 9])
+  for P.i in 0 .. 6
+    for P.j in 0 .. 9
+      block P
+        spatial i: 6 = P.i
+        spatial j: 9 = P.j
+        P[i, j] = if_then_else(i >= 1 and i < 5 and j >= 2 and j < 8, A[i - 1, j - 2], float32(0.0))
+"""
+
+
+def test_a_product_is_padded():
+    before = parse(MATMUL)
+    after, made = pad_einsum(before, "C", (4, 4, 4))
+    assert made == ("A_pad", "B_pad", "C_pad")
+    assert (
+        show(after)
+        == """\
+function mm(A: float32[4, 6], B: float32[6, 5], out C: float32[4, 5])
+  alloc A_pad: float32[4, 8]
+  alloc B_pad: float32[8, 8]
+  alloc C_pad: float32[4, 8]
+  for A_pad.i in 0 .. 4
+    for A_pad.k in 0 .. 8
+      block A_pad
+        spatial i: 4 = A_pad.i
+        spatial k: 8 = A_pad.k
+        A_pad[i, k] = if_then_else(k < 6, A[i, k], float32(0.0))
+  for B_pad.k in 0 .. 8
+    for B_pad.j in 0 .. 8
+      block B_pad
+        spatial k: 8 = B_pad.k
+        spatial j: 8 = B_pad.j
+        B_pad[k, j] = if_then_else(k < 6 and j < 5, B[k, j], float32(0.0))
+  for C.i in 0 .. 4
+    for C.j in 0 .. 8
+      for C.k in 0 .. 8
+        block C
+          spatial i: 4 = C.i
+          spatial j: 8 = C.j
+          reduce k: 8 = C.k
+          init
+            C_pad[i, j] = float32(0.0)
+          C_pad[i, j] = C_pad[i, j] + A_pad[i, k] * B_pad[k, j]
+  for C_pad.i in 0 .. 4
+    for C_pad.j in 0 .. 5
+      block C_pad
+        spatial i: 4 = C_pad.i
+        spatial j: 5 = C_pad.j
+        C[i, j] = C_pad[i, j]"""
+    )
+    assert_same(before, after)
+
+
+def test_only_what_is_padded_is_copied():
+    before = parse(MATMUL)
+    after, made = pad_einsum(before, "C", (1, 1, 4))
+    assert made == ("A_pad", "B_pad")
+    assert_same(before, after)
+    after, made = pad_einsum(before, "C", (3, 1, 1))
+    assert made == ("A_pad", "C_pad")
+    assert_same(before, after)
+    assert pad_einsum(before, "C", (2, 5, 3)) == (before, ())
+
+
+def test_a_maximum_is_padded_with_what_changes_nothing():
+    before = parse("""
+function most(A: float32[4, 6], out C: float32[4])
+  for C.i in 0 .. 4
+    for C.k in 0 .. 6
+      block C
+        spatial i: 4 = C.i
+        reduce k: 6 = C.k
+        init
+          C[i] = float32(-inf)
+        C[i] = max(C[i], A[i, k])
+""")
+    after, _ = pad_einsum(before, "C", (1, 4))
+    assert "if_then_else(k < 6, A[i, k], float32(-inf))" in show(after)
+    assert_same(before, after)
+
+
+def test_symbolic_extents():
+    before = parse("""
+function mm(A: float32[m, n], out C: float32[m])
+  for C.i in 0 .. m
+    for C.k in 0 .. n
+      block C
+        spatial i: m = C.i
+        reduce k: n = C.k
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + A[i, k]
+""")
+    after, _ = pad_einsum(before, "C", (4, 8))
+    assert "alloc A_pad: float32[(m + 3) // 4 * 4, (n + 7) // 8 * 8]" in show(after)
+    for m, n in ((0, 3), (3, 0), (5, 9)):
+        assert_same(before, after, m=m, n=n)
+
+
+def test_then_split_without_tails_and_by_a_trace():
+    s = Schedule(parse(MATMUL))
+    a, _, _ = s.pad_einsum("C", (4, 8, 4))
+    s.split("C.j", (None, 8))
+    s.split("C.k", (None, 4))
+    s.decompose_padding(a, s.loops(a)[0])
+    s.vectorize("C.j.1")
+    assert "where" not in s.show()
+    assert s.trace.python().splitlines()[0] == 'A_pad, B_pad, C_pad = s.pad_einsum("C", padding=(4, 8, 4))'
+    assert_same(s.origin, s.function)
+    again = Trace.from_json(s.trace.json()).apply(Schedule(parse(MATMUL)))
+    assert again.show() == s.show()
+
+
+def test_pad_einsum_refuses():
+    mm = parse(MATMUL)
+    step = "pad_einsum(block 'C'): "
+    assert refusal(pad_einsum, mm, "C", (4, 4)) == (
+        step + "padding must be a number for each of the 3 iterators, not (4, 4)"
+    )
+    assert refusal(pad_einsum, mm, "C", (4, 4, 0)) == step + "padding 0 is no integer of 1 or more"
+    lone = parse(MATMUL.replace("* B[k, j]", "* B[0, j]"))
+    assert refusal(pad_einsum, lone, "C", (4, 4, 4)) == (
+        step + "the indices of 'B' are not single iterators, each once"
+    )
+    vector = parse(MATMUL.replace("B: float32[6, 5]", "B: float32[5]").replace("B[k, j]", "B[j]"))
+    assert refusal(pad_einsum, vector, "C", (4, 4, 4)) == (
+        step + "'B' has no index 'k', and a padded 0 times it may be no 0"
+    )
+    whole = parse(show(vector).replace("float32(0.0)", "int32(0)").replace("float32", "int32"))
+    after, _ = pad_einsum(whole, "C", (4, 4, 4))
+    assert_same(whole, after)
+    added = parse(MATMUL.replace("A[i, k] * B", "(A[i, k] + B").replace("[k, j]\n", "[k, j])\n"))
+    assert refusal(pad_einsum, added, "C", (4, 4, 4)) == (
+        step + "its term is neither one element nor, in a sum, a product of elements"
+    )
+    started, _ = decompose_reduction(mm, "C", "C.i")
+    assert refusal(pad_einsum, started, "C", (4, 4, 4)) == (
+        step + "the block is no reduction by one operation with its init"
+    )
+    function, _ = split(mm, "C.i", (2, 2))
+    assert refusal(pad_einsum, function, "C", (4, 4, 4)) == (
+        step + "the iterator 'i' is not bound to an innermost loop of its own; "
+        "do this before splitting, fusing or moving"
+    )
+
+
+def test_padding_is_filled_before():
+    before = parse(PAD)
+    after, block = decompose_padding(before, "P", "P.i")
+    assert block == "P_pad"
+    assert (
+        show(after)
+        == """\
+function pad(A: float32[4, 6], out P: float32[6, 9])
+  for P_pad.i in 0 .. 6
+    for P_pad.j in 0 .. 9
+      block P_pad
+        spatial i: 6 = P_pad.i
+        spatial j: 9 = P_pad.j
+        P[i, j] = float32(0.0)
+  for P.i in 0 .. 4
+    for P.j in 0 .. 6
+      block P
+        spatial i: 4 = P.i
+        spatial j: 6 = P.j
+        P[i + 1, j + 2] = A[i, j]"""
+    )
+    assert_same(before, after)
+
+
+def test_padding_is_filled_in_an_inner_loop():
+    before = parse(PAD)
+    after, _ = decompose_padding(parallel(before, "P.i"), "P", "P.j")
+    assert "for P.j in 0 .. 6" in show(after)
+    assert "P[i, j + 2] = if_then_else(i >= 1 and i < 5, A[i - 1, j], float32(0.0))" in show(after)
+    assert_same(before, after)
+
+
+def test_padding_of_symbolic_width():
+    before = parse(PAD.replace("A: float32[4, 6]", "A: float32[4, n]").replace("9", "n + 3")
+                   .replace("out P: float32[6, n + 3]", "out P: float32[6, n + 3]")
+                   .replace("j < 8", "j < n + 2"))  # fmt: skip
+    after, _ = decompose_padding(before, "P", "P.i")
+    assert "P[i + 1, j + 2] = A[i, j]" in show(after)
+    for n in (0, 1, 5):
+        assert_same(before, after, n=n)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("float32(0.0)", "A[0, 0]", "it stores no if_then_else(condition, value, constant)"),
+        (
+            "i >= 1 and i < 5 and j >= 2 and j < 8",
+            "i != 1",
+            "the condition bounds none of the iterators that move from the loop inward",
+        ),
+        (
+            "A[i - 1, j - 2]",
+            "P[i, j]",
+            "it must be spatial, without a predicate, and not read what it writes",
+        ),
+    ],
+)
+def test_decompose_padding_refuses(old, new, reason):
+    function = parse(PAD.replace(old, new))
+    assert refusal(decompose_padding, function, "P", "P.i") == (
+        f"decompose_padding(block 'P', loop 'P.i'): {reason}"
+    )
+
+
+def test_decompose_padding_refuses_other_loops():
+    pad = parse(PAD)
+    function, _ = split(pad, "P.j", (3, 3))
+    assert refusal(decompose_padding, function, "P", "P.i") == (
+        "decompose_padding(block 'P', loop 'P.i'): loop 'P.j.0' is not the whole range of one "
+        "iterator; do this before splitting or moving"
+    )
+    assert refusal(decompose_padding, parallel(pad, "P.i"), "P", "P.i") == (
+        "decompose_padding(block 'P', loop 'P.i'): loop 'P.i' is parallel; do this while it is serial"
+    )
