@@ -10,7 +10,7 @@ were rounded.
 
 from __future__ import annotations
 
-from tensorc.codegen.llvm.math.exp import exp_of_small, reduce_exp, scaled
+from tensorc.codegen.llvm.math.exp import expm1_of_small, reduce_exp, scaled
 from tensorc.codegen.llvm.math.lanes import Lanes, polynomial, two_product, where
 from tensorc.codegen.llvm.math.table import implements
 
@@ -118,9 +118,10 @@ def _complement(x: Lanes) -> Lanes:
     bits = x.kind.bits
     square, rest = two_product(x, x)
     r, n, k = reduce_exp(-square)
-    power = exp_of_small(r - rest)
+    power = expm1_of_small(r - rest)
     t = (x - _CENTRE[bits]) / (x + _CENTRE[bits])
-    return scaled(power * polynomial(t, _SCALED[bits]) / x.fma(2.0, 1.0), n, k)
+    value = polynomial(t, _SCALED[bits])
+    return scaled(value.fma(power, value) / x.fma(2.0, 1.0), n, k)
 
 
 @implements("erfc")
