@@ -32,7 +32,7 @@ from tensorc.ir.expr import (
     sub,
 )
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, If, Let, Stmt, Store
+from tensorc.ir.stmt import Block, For, If, Let, Stmt, Store, annotation
 from tensorc.ir.walk import children, rewrite, substmts, walk_expr
 
 _OPERATIONS = frozenset(
@@ -64,7 +64,8 @@ def count(function: Function) -> tuple[int | Expr, int | Expr]:
     a multiply and an add are two, an intrinsic is one; comparisons, choices, casts, and arithmetic
     on nothing but iterators and literals are none. A guard counts as its costlier side. Bytes are
     those of the parameters, each once. An extent that depends on iterators counts as it is in their
-    middle, and one that is loaded from data as 1.
+    middle, and one that is loaded from data as 1; blocks with the
+    annotation "check" do not count.
     """
     total = sum([_bytes(buffer) for buffer in function.params])
     return _operations(function.body, {}), total
@@ -107,6 +108,8 @@ def _operations(stmt: Stmt, middles: Middles) -> int | Expr:
     match stmt:
         case Store(_, _, value):
             return _cost(value, {})[0]
+        case Block() if annotation(stmt, "check"):
+            return 0
         case Block(iters=iters, body=body):
             points = _operations(body, middles)
             for it in iters:

@@ -327,8 +327,9 @@ def _guards(loop: For, sites: list[_Site], inner: list[For]) -> tuple[Expr, ...]
     """The conditions under which the loop touches the element, however often; None if they change
     as it runs."""
     own = {each.var for each in inner}
+    hidden = [s.var for s in walk(loop.body) if type(s) is Let]
     for site in sites:
-        changing = {loop.var, *[each.var for each in site.loops]} - own
+        changing = {loop.var, *[each.var for each in site.loops], *hidden} - own
         if not all(_is_steady_condition(c, changing) for c in site.conditions):
             continue
         if all(c in other.conditions for other in sites for c in site.conditions):

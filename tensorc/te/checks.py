@@ -27,12 +27,13 @@ from tensorc.ir.expr import (
     logical_not,
     logical_or,
 )  # fmt: skip
-from tensorc.ir.stmt import MOST_PLACES, Block, BlockIter, Check, For, If, Stmt, Store, seq
+from tensorc.ir.stmt import MOST_PLACES, Annotations, Block, BlockIter, Check, For, If, Stmt, Store, seq
 from tensorc.ir.walk import substitute, substitute_stmt, uses, variables, walk_expr
 from tensorc.te.access import Axes, Demand, written
 from tensorc.te.assume import take_off
 
 _TRUE = const(True, bool_)
+_CHECK: Annotations = (("check", True),)  # no part of the work that the definition asks for
 Lowered = Callable[[Expr], Expr]  # with the buffers of the function, and without promises
 
 
@@ -118,12 +119,12 @@ class _Nest:
         name = self.unique(f"{self.name}_ok")
         ok = Buffer(name, (), bool_)
         body = Store(ok, (), logical_and(Load(ok, ()), self.lowered(condition)))
-        init: Stmt | None = Store(ok, (), _TRUE)
-        before: list[Stmt] = []
-        if any(uses(self.extents[var], axes) for var in axes):
-            # the first of its ranges may be empty, and what begins with it would not begin
-            before, init = [Block(self.unique(f"{name}_init"), (), _TRUE, None, init)], None
-        return ok, [*before, self._loops(name, axes, init, body)]
+        init = Store(ok, (), _TRUE)
+        if not any(uses(self.extents[var], axes) for var in axes):
+            return ok, [self._loops(name, axes, init, body)]
+        # the first of its ranges may be empty, and what begins with it would not begin
+        before = Block(self.unique(f"{name}_init"), (), _TRUE, None, init, _CHECK)
+        return ok, [before, self._loops(name, axes, None, body)]
 
     def report(self, ok: Buffer | None) -> Stmt:
         """The block that looks at every index where the flag is down."""
@@ -132,14 +133,14 @@ class _Nest:
         body = seq(*checks)
         if ok is not None:
             body = If(logical_not(Load(ok, ())), body)
-        return Block(name, (), _TRUE, None, body)
+        return Block(name, (), _TRUE, None, body, _CHECK)
 
     def _loops(self, name: str, axes: list[Var], init: Stmt | None, body: Stmt) -> Stmt:
         loops = {var: Var(self.unique(f"{name}.{var.name}")) for var in axes}
         extents = {var: substitute(self.lowered(self.extents[var]), loops) for var in axes}
         own = {var: Var(var.name) for var in axes}  # those of the stage are its own
         iters = tuple([BlockIter(own[var], extents[var], "reduce", loops[var]) for var in axes])
-        nest: Stmt = Block(name, iters, _TRUE, init, substitute_stmt(body, own))
+        nest: Stmt = Block(name, iters, _TRUE, init, substitute_stmt(body, own), _CHECK)
         for var in reversed(axes):
             nest = For(loops[var], index(0), extents[var], "serial", nest)
         return nest

@@ -13,7 +13,14 @@ from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, Stmt, seq
 from tensorc.ir.verifier import verify
 from tensorc.ir.walk import (
-    copy_nest, map_exprs, map_substmts, replace_buffers, rewrite, substitute, variables, walk,
+    copy_nest,
+    map_exprs,
+    map_substmts,
+    replace_buffers,
+    rewrite,
+    substitute,
+    variables,
+    walk,
 )  # fmt: skip
 from tensorc.te.maker import Description, Maker
 from tensorc.te.nest import Nests
@@ -125,13 +132,11 @@ def _renamed(body: Stmt, name: str, into: Nests) -> Stmt:
         match stmt:
             case For(var):
                 loops[var] = new = Var(into.unique(f"{name}.{var.name}"))
-                stmt = map_substmts(stmt, visit)
-                stmt = replace(stmt, var=new)
+                return replace(stmt, var=new, body=visit(stmt.body))
             case Block():
-                stmt = replace(stmt, name=into.unique(f"{name}.{stmt.name}"))
+                return replace(stmt, name=into.unique(f"{name}.{stmt.name}"))
             case _:
-                stmt = map_substmts(stmt, visit)
-        return stmt
+                return map_substmts(stmt, visit)
 
     def on_expr(expr: Expr) -> Expr:
         return rewrite(expr, lambda e: loops.get(e) if type(e) is Var else None)

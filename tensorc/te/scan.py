@@ -138,12 +138,11 @@ def _cells(what: str, axis: int, updates, states) -> tuple[_Cell, ...]:
     times: dict[Tensor, Var] = {update: update.axes[axis] for update in updates}
     cells = []
     for stage in reversed([t for t, depends in order.items() if depends or t in updates]):
-        if stage in states or stage is not stage.siblings[0] and stage.siblings[0] in order:
+        if stage in states or (stage is not stage.siblings[0] and stage.siblings[0] in order):
             continue
         time = times[stage]
         cells.append(_Cell(stage, time))
-        for load in _loads(stage):
-            tensor = load.buffer.tensor
+        for load, tensor in _loads(stage):
             if tensor in states or not (order.get(tensor) or tensor in updates):
                 continue
             at = [n for n, e in enumerate(load.indices) if e is time]
@@ -171,12 +170,13 @@ def _visit(tensor: Tensor, states, order: dict[Tensor, bool]) -> bool:
     return order[tensor]
 
 
-def _loads(stage: Tensor) -> Iterator[Load]:
+def _loads(stage: Tensor) -> Iterator[tuple[Load, Tensor]]:
+    """The loads in the definition of a stage, and the tensors that they are from."""
     for sibling in stage.siblings:
         for root in (sibling.body, sibling.init, *sibling.reduce_extents):
             for expr in () if root is None else walk_expr(root):
                 if type(expr) is Load and isinstance(expr.buffer, TensorBuffer):
-                    yield expr
+                    yield expr, expr.buffer.tensor
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -197,8 +197,8 @@ class _Scan(Maker):
             for var, extent in zip(cell.stage.axes, cell.stage.buffer.shape):
                 domain = domain.bind(var, 0, extent)
             domain = domain.given(cell.time >= self.start)
-            for load in _loads(cell.stage):
-                if load.buffer.tensor not in self.states:
+            for load, tensor in _loads(cell.stage):
+                if tensor not in self.states:
                     continue
                 at, promised = take_off(load.indices[self.axis])
                 inside = domain
@@ -241,9 +241,9 @@ class _Scan(Maker):
         own = {*self.states, *[s for cell in self.cells for s in cell.stage.siblings]}
         for demand in found:
             check_unwritten(self.what, demand, {tensor.buffer for tensor in own}, "the scan computes")
-        found = [replace(demand, guards=(runs, *demand.guards)) for demand in found]
+        guarded = [replace(demand, guards=(runs, *demand.guards)) for demand in found]
         starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
-        return into.checks(into.buffers[stage].name, found, axes, starts)
+        return into.checks(into.buffers[stage].name, guarded, axes, starts)
 
     def description(self) -> Description:
         return Description(

@@ -11,6 +11,7 @@ from tensorc.ir.empty import empty_condition
 from tensorc.ir.expr import (
     Expr,
     FloorDiv,
+    Load,
     Mod,
     Var,
     eq,
@@ -34,7 +35,7 @@ from tensorc.ir.stmt import (
     Stmt,
     annotate,
 )  # fmt: skip
-from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, uses
+from tensorc.ir.walk import exprs, map_substmts, substitute, substitute_stmt, uses, walk_expr
 from tensorc.schedule.legality import (
     accumulates,
     all_plain,
@@ -241,7 +242,9 @@ def substituted(
     stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain
 ) -> Stmt:
     """A nest with loop variables replaced in loops and block bindings, and the blocks run only
-    where `condition`."""
+    where `condition`; what is loaded to tell whether and how often they run, is loaded only there."""
+    if condition is not None and any(_reads_by(e, values) for e in exprs(stmt)):
+        return If(condition, substituted(stmt, values, None, domain.given(condition)))
     match stmt:
         case For(var, start, extent, kind, body, annotations):
             start = _replaced(start, values, domain)
@@ -263,6 +266,11 @@ def substituted(
         case _:
             stmt = substitute_stmt(stmt, values)
             return stmt if condition is None else If(condition, stmt)
+
+
+def _reads_by(expr: Expr, values: Mapping[Var, Expr]) -> bool:
+    """Whether an expression loads an element whose place depends on one of the variables."""
+    return any(type(e) is Load and uses(e, values) for e in walk_expr(expr))
 
 
 def _bindings(block: Block) -> tuple[Expr, ...]:

@@ -107,10 +107,8 @@ def pattern(block: Block) -> Pattern:
     written = _access(store.buffer, store.indices, block)
     reads = tuple([_access(load.buffer, load.indices, block) for load in loads if load not in own])
     loops = {it.binding: it.var.name for it in block.iters}
-    axes = tuple([
-        Axis(it.var.name, _extent(it.extent), it.kind, frozenset([loops[v] for v in variables(it.extent) if v in loops]))
-        for it in block.iters
-    ])  # fmt: skip
+    within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
+    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
     itemsize = max([written.itemsize, *[read.itemsize for read in reads], *map(_width, values)])
     return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
 
