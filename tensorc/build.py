@@ -14,10 +14,12 @@ from tensorc.artifact import Artifact
 from tensorc.codegen import llvm
 from tensorc.errors import ArgumentError, InternalError, TensorcError, UnsupportedError
 from tensorc.ir.count import count
-from tensorc.ir.expr import Var
+from tensorc.ir.expr import Expr, Var
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.passes.pipeline import lower as lower_passes
+from tensorc.passes.summary import summarize
+from tensorc.report import Loop, Report
 from tensorc.runtime import Cache, Kernel, compiler_version, default_threads, load
 from tensorc.schedule import Schedule, Trace
 from tensorc.schedule.knobs import Replay, ScheduleSource
@@ -133,11 +135,34 @@ def _describer(plan: Callable[[], Schedule], target: Target) -> Callable[[str], 
                 return llvm.optimize(llvm.emit(lower_passes(function, target), target), target)
             case "asm":
                 return llvm.assembly(lower_passes(function, target), target)
+            case "report":
+                return _report(scheduled, target)
             case _:
                 kinds = "'ir', 'flat', 'llvm', 'asm'"
                 raise ArgumentError(f"source({what!r}): a CPU kernel has {kinds}")
 
     return describe
+
+
+def _report(scheduled: Schedule, target: Target) -> Report:
+    function = scheduled.function
+    flat = lower_passes(function, target)
+    nests = summarize(scheduled.origin, function, flat, target)
+    flops, size = [show(n) if isinstance(n, Expr) else n for n in count(scheduled.origin)]
+    made: dict[str, list[llvm.MachineLoop]] = {}
+    for loop in llvm.machine_loops(flat, target):
+        made.setdefault(loop.name, []).append(loop)
+    measured = [replace(nest, loops=tuple([_measured(loop, made) for loop in nest.loops])) for nest in nests]
+    return Report(function.name, target.mcpu, flops, size, tuple(measured))
+
+
+def _measured(loop: Loop, made: dict[str, list[llvm.MachineLoop]]) -> Loop:
+    """A loop with what LLVM made of it: loops of one name come in the same order."""
+    found = made.get(loop.name)
+    if not found:
+        return loop
+    machine = found.pop(0)
+    return replace(loop, instructions=machine.instructions, spills=machine.spills)
 
 
 def _cpu(target: Target | str | None) -> Target:

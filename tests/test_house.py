@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = (
     ("errors", "version"),
-    ("dtypes", "target", "artifact"),
+    ("dtypes", "target", "artifact", "report"),
     ("ir",),
     ("arith",),
     ("intrinsics",),

@@ -51,7 +51,7 @@ from tensorc.ir.expr import (
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
-from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, seq
+from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses
 from tensorc.passes.common import (
     as_update,
@@ -68,6 +68,9 @@ REDUCTIONS = {
     Add: "reduce_add", Mul: "reduce_mul", Min: "reduce_min", Max: "reduce_max",
     And: "reduce_and", Or: "reduce_or",
 }  # fmt: skip
+
+SCALAR = "scalar"  # the annotation of a loop that was to become vectors and runs serially: why
+_VECTORS = "it holds vectors already"
 
 
 def identity(op: type[Binary], dtype: DType) -> Const:
@@ -92,10 +95,12 @@ def _visit(stmt: Stmt, domain: Domain) -> Stmt:
             if type(extent) is Const:
                 try:
                     return _Vectorizer(stmt, extent.value, domain).run()
-                except _NoVectorForm:
-                    pass
+                except _NoVectorForm as obstacle:
+                    reason = str(obstacle)
+            else:
+                reason = "vectors need a constant number of lanes"
             body = _visit(body, domain.bind(var, start, extent))
-            return make_for(var, start, extent, "serial", body, annotations)
+            return make_for(var, start, extent, "serial", body, annotate(annotations, SCALAR, reason or None))
         case For(var, start, extent):
             inner = domain.bind(var, start, extent)
             return map_substmts(stmt, lambda s: _visit(s, inner))
@@ -107,7 +112,7 @@ def _visit(stmt: Stmt, domain: Domain) -> Stmt:
 
 
 class _NoVectorForm(Exception):
-    """The loop is to run serially."""
+    """The loop is to run serially, for a reason."""
 
 
 class _Vectorizer:
@@ -172,12 +177,10 @@ class _Vectorizer:
             case If():
                 return self._branch(stmt)
             case For(var, start, extent, kind, body, annotations):
-                if (
-                    kind in ("vectorized", "thread")
-                    or self.expr(start) is not start
-                    or self.expr(extent) is not extent
-                ):
-                    raise _NoVectorForm
+                if kind in ("vectorized", "thread"):
+                    raise _NoVectorForm  # the inner loop's vectors stay
+                if self.expr(start) is not start or self.expr(extent) is not extent:
+                    raise _NoVectorForm(f"loop {var.name!r} in it differs from one iteration to another")
                 outside, self.domain = self.domain, self.domain.bind(var, start, extent)
                 body = self.stmt(body)
                 self.domain = outside
@@ -193,7 +196,7 @@ class _Vectorizer:
             case Evaluate(call) if self.mask is None and self.expr(call) is call:
                 return stmt
             case _:
-                raise _NoVectorForm
+                raise _NoVectorForm(f"it holds a {type(stmt).__name__} statement")
 
     def _branch(self, stmt: If) -> Stmt:
         condition, then, orelse = stmt.condition, stmt.then, stmt.orelse
@@ -245,14 +248,14 @@ class _Vectorizer:
         indices = tuple([self.expr(e) for e in stmt.indices])
         wide = self.expr(value)
         if stmt.mask is not None or wide.dtype.lanes not in (1, self.lanes):
-            raise _NoVectorForm
+            raise _NoVectorForm(_VECTORS)
         if any(e.dtype.lanes > 1 for e in indices):
             return Store(buffer, indices, broadcast(wide, self.lanes), self.mask)
         if self.mask is not None:
             self.unsure = True
         update = as_update(stmt)
         if update is not None and buffer in self.partly:
-            raise _NoVectorForm
+            raise _NoVectorForm(f"some of its iterations set, and all update, one element of {buffer.name}")
         if update is not None and buffer not in self.own:
             op, term = update
             return Store(
@@ -261,7 +264,7 @@ class _Vectorizer:
         if wide is not value or (
             depends_on(value, buffer, self.lets) and buffer not in self.own
         ):
-            raise _NoVectorForm
+            raise _NoVectorForm(f"its iterations write one element of {buffer.name} one after the other")
         return stmt
 
     def _combined(self, op: type[Binary], term: Expr) -> Expr:
@@ -306,16 +309,16 @@ class _Vectorizer:
             )
         wide = tuple([broadcast(e, self.lanes) for e in wide])
         if any(e.dtype.lanes != self.lanes for e in wide):
-            raise _NoVectorForm
+            raise _NoVectorForm(_VECTORS)
         if type(expr) is Call:
             if TABLE[expr.name].reduces:
-                raise _NoVectorForm
+                raise _NoVectorForm(_VECTORS)
             return Call(expr.name, wide, expr.dtype.with_lanes(self.lanes))
         return rebuild(expr, wide)
 
     def _load(self, load: Load, indices: tuple[Expr, ...]) -> Expr:
         if load.mask is not None:
-            raise _NoVectorForm
+            raise _NoVectorForm(_VECTORS)
         if any(e.dtype.lanes > 1 for e in indices):
             return Load(load.buffer, indices, self.mask)
         if self.mask is not None and not is_inside(load.buffer, load.indices, self.domain):

@@ -14,6 +14,7 @@ import numpy as np
 from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError, InternalError, TargetError, UnsupportedError, failure
+from tensorc.report import Report
 from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
 from tensorc.runtime.export import export
@@ -96,6 +97,14 @@ class Kernel:
         Raises UnsupportedError for a kind that this kernel does not have.
         """
         return self._ask(kind)
+
+    def report(self) -> Report:
+        """Loop by loop what the kernel became: vectors, accumulators, spills, and why a loop is
+        scalar. It prints as a table.
+
+        Raises UnsupportedError for a kernel that was loaded from an artifact.
+        """
+        return self._ask("report")
 
     def time(
         self,

@@ -50,6 +50,15 @@ def assembly(function: Function, target: Target) -> str:
         return machine.emit_assembly(_optimized(text, machine))
 
 
+def verbose_assembly(function: Function, target: Target) -> str:
+    """As `assembly`, with comments that tell loops, the names of blocks, and spills."""
+    text = emit(function, target)
+    with _LLVM:
+        machine = _machine.__wrapped__(target.triple, target.cpu, target.features)
+        machine.set_asm_verbosity(True)
+        return machine.emit_assembly(_optimized(text, machine))
+
+
 def compile(
     function: Function, target: Target, *, flops: int | Expr, bytes: int | Expr
 ) -> Artifact:

@@ -44,6 +44,7 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
     emit_loop(
         task,
+        loop.var.name,
         begin,
         end,
         False,

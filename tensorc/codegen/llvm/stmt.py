@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from tensorc.codegen.llvm.builder import Value
@@ -77,7 +78,7 @@ def _serial(ctx: Context, loop: For) -> None:
         emit_stmt(ctx, loop.body)
         ctx.loops.pop()
 
-    emit_loop(ctx, start, end, extent.const is not None, body, written_in(ctx, loop))
+    emit_loop(ctx, loop.var.name, start, end, extent.const is not None, body, written_in(ctx, loop))
 
 
 def _unrolled(ctx: Context, loop: For) -> None:
@@ -116,6 +117,7 @@ def written_in(ctx: Context, loop: Stmt) -> frozenset[Buffer]:
 
 def emit_loop(
     ctx: Context,
+    name: str,
     start: Value,
     end: Value,
     runs: bool,
@@ -124,7 +126,8 @@ def emit_loop(
 ) -> None:
     """A loop from `start` up to `end`; `runs` says that it is known to run at least once."""
     build = ctx.builder
-    labels = build.label("ready"), build.label("loop"), build.label("done")
+    plain = re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
+    labels = build.label("ready"), build.label(f"loop.{plain}"), build.label("done")
     if not runs:
         test = build.hoist(f"icmp slt {start.typed}, {end.ref}", "i1", max(start.depth, end.depth))
         build.enter()
