@@ -69,15 +69,36 @@ class Touch:
     is_store: bool
 
 
+# What a block writes that checks, and a block reads whose indices or ranges come from data: so the
+# latter never runs before the former.
+CHECKS = Buffer("checks", (1,), "bool")
+
+
 def stored(block: Block) -> set[Buffer]:
-    """The buffers that a block writes."""
-    parts = (block.body,) if block.init is None else (block.init, block.body)
-    return {stmt.buffer for part in parts for stmt in walk(part) if type(stmt) is Store}
+    """The buffers that a block writes; `CHECKS` if it checks something."""
+    stmts = [stmt for part in _parts(block) for stmt in walk(part)]
+    found = {stmt.buffer for stmt in stmts if type(stmt) is Store}
+    return found | {CHECKS} if any(type(stmt) is Check for stmt in stmts) else found
 
 
 def loaded(block: Block) -> set[Buffer]:
-    """The buffers that a block reads, be it for the extents of its iterators."""
-    return {expr.buffer for expr in all_exprs(block) if type(expr) is Load}
+    """The buffers that a block reads, be it for the extents of its iterators; `CHECKS` if what it
+    touches depends on data."""
+    found = {expr.buffer for expr in all_exprs(block) if type(expr) is Load}
+    return found | {CHECKS} if _is_by_data(block) else found
+
+
+def _parts(block: Block) -> tuple[Stmt, ...]:
+    return (block.body,) if block.init is None else (block.init, block.body)
+
+
+def _is_by_data(block: Block) -> bool:
+    """Whether a place that the block touches, or how often it does, is loaded."""
+    places = [it.extent for it in block.iters]
+    for part in _parts(block):
+        places += [index for s in walk(part) if type(s) is Store for index in s.indices]
+        places += [index for e in all_exprs(part) if type(e) is Load for index in e.indices]
+    return _loads(*places)
 
 
 def is_plain(block: Block) -> bool:
@@ -175,11 +196,14 @@ def _touches(place: Place) -> Iterator[Touch]:
     def at(indices) -> tuple[Expr, ...]:
         return tuple([simplify(substitute(index, values), domain) for index in indices])
 
+    for buffers, is_store in ((stored(block), True), (loaded(block), False)):
+        if CHECKS in buffers:
+            yield Touch(place, domain, frozenset(), CHECKS, (index(0),), is_store)
     for root in exprs(block):
         for expr in walk_expr(root):
             if type(expr) is Load:
                 yield Touch(place, domain, frozenset(), expr.buffer, expr.indices, False)
-    for part in (block.body,) if block.init is None else (block.init, block.body):
+    for part in _parts(block):
         stmts = list(walk(part))
         local = frozenset([stmt.var for stmt in stmts if isinstance(stmt, (For, Let))])
         for stmt in stmts:

@@ -7,6 +7,7 @@ import pytest
 from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
+from tensorc.schedule.primitives.placement import reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tests.schedule.same import assert_same
 from tests.schedule.test_loops import matmul
@@ -262,3 +263,30 @@ function f(A: float32[6, 3], out C: float32[9])
 """
     with pytest.raises(ScheduleError, match="may touch the same elements of buffer 'C'"):
         parallel(nest(text), "t")
+
+
+CHECKED = """
+function main(P: float32[8], I: int64[8], X: float32[5], out T: float32[8], out C: float32[8])
+  for t in 0 .. 8
+    block T
+      spatial i: 8 = t
+      T[i] = P[i] * float32(2.0)
+  block C_check {check = true}
+    for q in 0 .. 8
+      check I[q] >= 0 and I[q] < 5, I[q], q, "access X[I[i]]: index {value} at i = {0} is outside 0..4"
+  for c in 0 .. 8
+    block C
+      spatial i: 8 = c
+      C[i] = T[i] + X[I[i]]
+"""
+
+
+def test_what_is_checked_does_not_run_before_the_check():
+    with pytest.raises(ScheduleError) as caught:
+        reverse_compute_at(nest(CHECKED), "C", "t")
+    assert str(caught.value) == (
+        "reverse_compute_at(block 'C', loop 't'): it would run before what it must follow: 'C_check' and 'C' share "
+        "buffer 'checks'"
+    )
+    unchecked = CHECKED.replace("X[I[i]]", "X[i % 5]")
+    assert_same(nest(unchecked), reverse_compute_at(nest(unchecked), "C", "t"))
