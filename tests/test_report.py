@@ -116,6 +116,20 @@ def test_an_order_of_iterations_is_a_reason():
     assert loop.lanes == 1 and loop.reason == "block B takes its i in order, each after the one before"
 
 
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+def test_a_scan_has_vectors_beside_its_order(dtype):
+    X, state = te.placeholder((50, 64), dtype, name="X"), te.placeholder((50, 64), dtype, name="state")
+    first = te.compute((1, 64), lambda t, i: X[t, i], name="first")
+    step = te.compute((50, 64), lambda t, i: state[t - 1, i] + X[t, i], name="step")
+    found = report([X, te.scan(first, step, state, name="T")])
+    assert found.loop("T.t").kind == "serial"
+    assert next(loop for loop in found.loops if loop.depth == 1).lanes >= 8
+    Y, last = te.placeholder((50,), dtype, name="Y"), te.placeholder((50,), dtype, name="last")
+    single = te.compute((50,), lambda t: last[t - 1] * Y[t], name="single")
+    alone = report([Y, te.scan(te.compute((1,), lambda t: Y[t], name="start"), single, last, name="T")])
+    assert alone.loop("T.t").reason == "block T takes its t in order, each after the one before"
+
+
 def test_what_vectors_leave_over():
     A = te.placeholder((8, 33), name="A")
     B = te.compute((8, 33), lambda i, j: A[i, (j * 5) % 33] * 2, name="B")
