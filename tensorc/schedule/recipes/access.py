@@ -109,7 +109,7 @@ def pattern(block: Block) -> Pattern:
     loops = {it.binding: it.var.name for it in block.iters}
     within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
-    itemsize = max([written.itemsize, *[read.itemsize for read in reads], *map(_width, values)])
+    itemsize = max([written.itemsize, *[read.itemsize for read in reads], *[_width(stored.value) for stored in stores]])
     return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
 
 
