@@ -19,7 +19,7 @@ from tensorc.passes.pipeline import lower as lower_passes
 from tensorc.schedule import Schedule
 from tensorc.target import as_target
 from tests.fuzz.memory import GuardedArray
-from tests.fuzz.programs import Case, data, extents, tensors
+from tests.fuzz.programs import Case, data, extents, limit, tensors
 from tests.fuzz.reference import Value, reference
 from tests.fuzz.steps import instances, random_steps
 
@@ -125,7 +125,7 @@ def _inputs(case: Case) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(case.seed)
     program = case.program
     return {
-        each.name: np.asarray(data(each, extents(program, each.shape), rng))
+        each.name: np.asarray(data(each, extents(program, each.shape), rng, limit(program, each)))
         for each in program.inputs
     }
 

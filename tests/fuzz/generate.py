@@ -197,6 +197,8 @@ class Generator:
             choices.append((1, _index(f"te.maximum(te.minimum({shifted}, {text} - 1), 0)")))
         if scope and (not choices or rng.random() < 0.12):
             return self._guarded_index(text, scope)
+        if size and rng.random() < 0.06:
+            return self._loaded_index(text, size, scope)
         if not choices:
             return None
         weights = [weight for weight, _ in choices]
@@ -207,6 +209,23 @@ class Generator:
         name = rng.choice(scope)[0]
         index = rng.choice((f"{name} - 1", f"{name} + 2", f"{name} * 2 - 1", f"3 - {name}"))
         return _index(index), [_condition(f"({index}) >= 0"), _condition(f"({index}) < {text}")]
+
+    def _loaded_index(self, text: str, size: int, scope: list[Axis]) -> tuple[Code, list[Code]]:
+        """An index from an input of its own: checked as the kernel runs, promised, or guarded."""
+        rng = self.rng
+        axes = [axis for axis in scope if rng.random() < 0.6][-2:]
+        dtype = rng.choice(("int32", "int64", "uint8") if size < 128 else ("int32", "int64"))
+        form = rng.choice(("check", "check", "assume", "guard"))
+        name = f"A{len(self.inputs)}"
+        values = "small" if form == "guard" else f"below {text}"
+        self.inputs.append(Input(name, tuple([own for _, own, _ in axes]), dtype, values))
+        load = _load(name, [_index(each) for each, _, _ in axes], "index")
+        if form == "check":
+            return load, []
+        if form == "assume":
+            return Code(f"te.assume({{}}, 0, {text})", (load,)), []
+        wide = str(Code('te.cast({}, "int64")', (load,)))
+        return load, [_condition(f"({wide} >= 0)"), _condition(f"({wide} < {text})")]
 
     # Expressions.
 

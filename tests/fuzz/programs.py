@@ -146,14 +146,25 @@ def pruned(program: Program) -> Program:
             needed |= set(_NAME.findall(" ".join(extent for _, extent in kept)))
             stages.append(replace(stage, reduce_axes=kept))
     inputs = tuple([each for each in program.inputs if each.name in needed])
-    needed |= {word for each in inputs for text in each.shape for word in _NAME.findall(text)}
+    texts = [text for each in inputs for text in (*each.shape, each.values)]
+    needed |= {word for text in texts for word in _NAME.findall(text)}
     dims = tuple([dim for dim in program.dims if dim[0] in needed])
     symbolic = tuple([name for name, _ in dims if name in program.symbolic])
     return Program(dims, inputs, tuple(stages[::-1]), program.outputs, symbolic)
 
 
-def data(each: Input, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Values of an input's kind."""
+def limit(program: Program, each: Input) -> int:
+    """What the values of an input lie below, if they are of the kind "below extent"."""
+    text = each.values.removeprefix("below ")
+    return 0 if text == each.values else extents(program, (text,))[0]
+
+
+def data(
+    each: Input, shape: tuple[int, ...], rng: np.random.Generator, most: int = 0
+) -> np.ndarray:
+    """Values of an input's kind; with `most`, of 0 .. most - 1."""
+    if most:
+        return rng.integers(0, most, shape).astype(each.dtype)
     if each.dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if each.dtype in INTEGERS:

@@ -18,7 +18,7 @@ from tensorc.ir import expr as ir
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.reducer import Update, update_of
-from tensorc.ir.stmt import Block, For, Seq, Stmt, Store
+from tensorc.ir.stmt import Block, For, Seq, Stmt, Store, annotation
 from tensorc.ir.walk import all_exprs, walk
 
 WIDE = np.longdouble
@@ -78,7 +78,7 @@ class _Reference:
                     self.stmt(each)
             case For():
                 self.stmt(stmt.body)
-            case Block():
+            case Block() if not annotation(stmt, "check"):
                 self.block(stmt)
 
     def block(self, block: Block) -> None:

@@ -73,7 +73,7 @@ def _programs(program: Program) -> Iterator[Program]:
     for position, stage in enumerate(program.stages):
         yield from _fewer_axes(program, position, stage)
     for position, each in enumerate(program.inputs):
-        if each.values != "small":
+        if each.values != "small" and not each.values.startswith("below "):
             inputs = list(program.inputs)
             inputs[position] = replace(each, values="small")
             yield replace(program, inputs=tuple(inputs))
