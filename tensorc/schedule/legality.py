@@ -29,6 +29,7 @@ from tensorc.ir.stmt import (
     Check,
     Evaluate,
     For,
+    If,
     Let,
     Stmt,
     Store,
@@ -53,7 +54,7 @@ from tensorc.schedule.locate import (
     refuse,
     starts_at_zero,
 )  # fmt: skip
-from tensorc.schedule.regions import Span, clamp, relax
+from tensorc.schedule.regions import Span, clamp, relax, stores_always
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +387,7 @@ def are_reads_covered(found: Sequence[Touch]) -> bool:
     for read in found:
         if read.is_store or _is_own_element(read, writes):
             continue
-        if not any(_covers(write, read) for write in writes):
+        if not any(covers(write, read) for write in writes):
             return False
     return True
 
@@ -398,30 +399,36 @@ def _is_own_element(read: Touch, writes: Sequence[Touch]) -> bool:
     return bool(own) and all(write.indices == read.indices for write in own)
 
 
-def _covers(write: Touch, read: Touch) -> bool:
+def covers(write: Touch, read: Touch) -> bool:
     """Whether a store fills, before a load runs, all that the load reads, within an iteration of
     the loops that they share."""
     writer, reader = write.block, read.block
     shared = _shared_depth(writer, reader)
     if shared is None or not _is_before(writer, reader, shared):
         return False
-    above = {
-        loop.var for stmt in writer.path[: shared + 1] for loop in (stmt,) if type(loop) is For
-    }
-    if any(it.kind != "spatial" and uses(it.binding, above) for it in writer.node.iters):
-        return False
-    if not _runs_on_whole_domain(writer):
-        return False
     domain = Place(writer.function, writer.path[: shared + 2]).domain()
-    written = _ranges(write, shared)
-    filled = _is_dense(write, shared)
-    needed = _ranges(read, shared)
-    if written is None or needed is None or not filled:
+    written, needed = filled_box(write, shared), _ranges(read, shared)
+    if written is None or needed is None:
         return False
     return all(
         _contains(outer, inner, extent, domain)
         for outer, inner, extent in zip(written, needed, write.buffer.shape)
     )
+
+
+def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
+    """The box, without holes, that a store fills within an iteration of the loops on its path up to
+    the position `shared`; None where that is not known."""
+    writer = write.block
+    above = {stmt.var for stmt in writer.path[: shared + 1] if type(stmt) is For}
+    if any(it.kind != "spatial" and uses(it.binding, above) for it in writer.node.iters):
+        return None
+    guards = any(type(stmt) in (If, While) for stmt in writer.path[shared + 1 :])
+    if guards or not stores_always(writer.node, write.buffer):
+        return None
+    if not _runs_on_whole_domain(writer) or not _is_dense(write, shared):
+        return None
+    return _ranges(write, shared)
 
 
 def _shared_depth(a: Place, b: Place) -> int | None:

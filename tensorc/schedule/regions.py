@@ -30,7 +30,7 @@ from tensorc.ir.expr import (
     minimum,
 )
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, Let, Stmt, Store
+from tensorc.ir.stmt import Block, For, Let, Seq, Stmt, Store
 from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
@@ -313,6 +313,23 @@ def buffers_read(stmt: Stmt) -> tuple[Buffer, ...]:
 def buffers_written(stmt: Stmt) -> tuple[Buffer, ...]:
     """The buffers that a statement stores to, in order of the first store."""
     return tuple(dict.fromkeys([s.buffer for s in walk(stmt) if type(s) is Store]))
+
+
+def stores_always(block: Block, buffer: Buffer) -> bool:
+    """Whether each store to `buffer` in a block's body is made by each instance."""
+
+    def is_sure(stmt: Stmt) -> bool:
+        match stmt:
+            case Store():
+                return stmt.buffer is not buffer or stmt.mask is None
+            case Let() | Seq():
+                return all(map(is_sure, substmts(stmt)))
+            case For(_, _, Const(extent)) if extent > 0:
+                return is_sure(stmt.body)
+            case _:
+                return buffer not in buffers_written(stmt)
+
+    return is_sure(block.body)
 
 
 def readers(function: Function, buffer: Buffer) -> tuple[Block, ...]:

@@ -240,6 +240,19 @@ class Schedule:
         """Let a block write to a buffer that is copied afterwards. See `primitives.caching`."""
         return self._block("cache_write", self._name(block, BlockRef), scope)
 
+    def stage(
+        self,
+        place: LoopRef | BlockRef | str,
+        buffer,
+        window: str | None = None,
+        mode: str = "auto",
+        scope: str = "global",
+    ) -> list[BlockRef]:
+        """Let a loop or block work on a copy of a window: `"A[io*8 : io*8 + 8, 0:16]"`. See
+        `primitives.staging`."""
+        args = (self._place(place), _buffer(buffer), window, mode, scope)
+        return self._blocks(self.perform("stage", args))
+
     def reindex(self, block: BlockRef | str, buffer) -> BlockRef:
         """Let a block use a copy of a buffer that its own iterators index. See
         `primitives.reindexing`."""
@@ -277,11 +290,10 @@ class Schedule:
         ndim = len(find_block(self.function, name).node.iters)
         self.perform("transform_block_layout", (name, map_text(index_map, ndim)))
 
-    def pad_einsum(self, block: BlockRef | str, padding: Sequence[int]) -> tuple[BlockRef, ...]:
+    def pad_einsum(self, block: BlockRef | str, padding: Sequence[int]) -> list[BlockRef]:
         """Round the extents of a product of tensors up to multiples. See `primitives.padding`."""
         padding = tuple(padding) if isinstance(padding, (list, tuple)) else padding
-        made = self.perform("pad_einsum", (self._name(block, BlockRef), padding))
-        return tuple([BlockRef(name, self._lineage) for name in made])
+        return self._blocks(self.perform("pad_einsum", (self._name(block, BlockRef), padding)))
 
     def decompose_padding(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
         """Fill the padding that a block makes in a block of its own. See `primitives.padding`."""

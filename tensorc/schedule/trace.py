@@ -40,6 +40,7 @@ from tensorc.schedule.primitives.reindexing import (
     reindex_cache_read,
     reindex_cache_write,
 )
+from tensorc.schedule.primitives.staging import stage
 from tensorc.schedule.primitives.rfactor import rfactor
 from tensorc.schedule.primitives.siblings import compute_with, fission, merge
 from tensorc.schedule.primitives.storage import set_scope, storage_align
@@ -55,7 +56,8 @@ class Primitive:
 
     Kinds of arguments: "loop", "block" and "place", which is either (names), "loops" (a tuple of
     them), "factors" (integers and None), "numbers" (a tuple of integers), "number" (or None), "buffer"
-    (a name, or the number of a read), "word" (a string), "value" (a number, string or bool), "map"
+    (a name, or the number of a read), "word" (a string), "text" (a string
+    or None), "value" (a number, string or bool), "map"
     (the text of an index map).
     """
 
@@ -134,6 +136,15 @@ PRIMITIVES: Mapping[str, Primitive] = {
         (("block", "block"), ("scope", "word")),
         makes="block",
         defaults=(("scope", "global"),),
+    ),
+    "stage": Primitive(
+        stage,
+        (
+            ("place", "place"), ("buffer", "buffer"), ("window", "text"), ("mode", "word"),
+            ("scope", "word"),
+        ),
+        makes="blocks",
+        defaults=(("window", None), ("mode", "auto"), ("scope", "global")),
     ),
     "reindex": Primitive(reindex, (("block", "block"), ("buffer", "buffer")), makes="block"),
     "reindex_cache_read": Primitive(reindex_cache_read, _MAPPED_CACHE, makes="block"),
@@ -327,6 +338,8 @@ def _checked(number: int, name: str, kind: str, value):
             return value
         case "map" if isinstance(value, str):
             read_map(value)
+            return value
+        case "text" if value is None or isinstance(value, str):
             return value
         case "number" if value is None or isinstance(value, (bool, int, float)):
             return value

@@ -33,6 +33,7 @@ from tensorc.schedule.regions import (
     buffers_written,
     loads,
     relax,
+    stores_always,
     writers,
 )
 
@@ -138,7 +139,7 @@ def refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
 def _stores_by_iterators(block: Block, buffer: Buffer) -> bool:
     """Whether a block has an instance for each element of the buffer."""
     extents: dict[Expr, Expr] = {it.var: it.extent for it in block.iters}
-    return any(
+    return stores_always(block, buffer) and any(
         type(stmt) is Store
         and stmt.buffer is buffer
         and len(set(stmt.indices)) == len(stmt.indices)
