@@ -15,14 +15,19 @@ from tensorc.schedule.schedule import LoopRef, Schedule
 from tensorc.target import Target
 
 UNKNOWN_EXTENT = 256
+ROWS = 4  # side by side, where steps follow one another in memory: as many additions in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`axis` becomes vectors of `lanes` elements, if its iterations are apart; `parallel`: so do others for threads."""
+    """`axis` becomes vectors of `lanes` elements, if its iterations are apart; `parallel`: so do others for threads.
+
+    With `rows`, memory runs on along the steps: each so many iterations of the axis go through all steps together.
+    """
 
     axis: str | None
     lanes: int
+    rows: int
     parallel: bool
 
 
@@ -42,7 +47,10 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     lanes = knobs.choice("lanes", (1, *[lanes << n for n in range(3)]), default=lanes)
     work = math.prod(a.extent or UNKNOWN_EXTENT for a in pattern.axes) * max(pattern.cost, 1) / lanes
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
-    return Plan(axis.name if axis else None, lanes, parallel and threads > 1)
+    steps = [a for a in pattern.axes if a.kind == "ordered" and pattern.store.stride(a.name) == 1]
+    is_along = axis is not None and axis.kind != "ordered" and bool(steps)
+    rows = knobs.choice("rows", (0, 1, 2, ROWS, 2 * ROWS), default=(ROWS if extent >= ROWS else 1) if is_along else 0)
+    return Plan(axis.name if axis else None, lanes, rows, parallel and threads > 1)
 
 
 def _score(pattern: Pattern, axis: Axis) -> tuple:
@@ -55,7 +63,18 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     pattern = group.main
     loops = dict(zip([axis.name for axis in pattern.axes], s.loops(pattern.block)))
     order = list(loops.values())
-    if plan.axis is not None and plan.lanes > 1:
+    if plan.axis is not None and plan.rows:
+        loop = loops[plan.axis]
+        others = [each for each in order if each is not loop]
+
+        def rows(trial: Schedule) -> None:
+            outer, row = trial.split(loop, factors=(None, plan.rows))
+            trial.reorder(outer, *others, row)
+            trial.unroll(row)
+            order[:] = [outer, *others]
+
+        _attempt(s, rows)
+    elif plan.axis is not None and plan.lanes > 1:
         loop = loops[plan.axis]
         at = order.index(loop)
 
@@ -67,8 +86,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
             order[at] = outer
 
         _attempt(s, vectors)
-    for axis, loop in zip(pattern.axes, list(order)) if plan.parallel else ():
-        if axis.extent != 1 and _attempt(s, partial(_share, loop=loop, order=order)):
+    for loop in tuple(order) if plan.parallel else ():
+        if s.extent(loop) != 1 and _attempt(s, lambda trial, loop=loop: _share(trial, loop, order)):
             return
 
 
