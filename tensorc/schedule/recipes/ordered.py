@@ -87,7 +87,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
 
         _attempt(s, vectors)
     for loop in tuple(order) if plan.parallel else ():
-        if s.extent(loop) != 1 and _attempt(s, lambda trial, loop=loop: _share(trial, loop, order)):
+        if s.extent(loop) != 1 and _attempt(s, partial(_share, loop=loop, order=order)):
             return
 
 
