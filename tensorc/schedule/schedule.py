@@ -253,6 +253,10 @@ class Schedule:
         args = (self._place(place), _buffer(buffer), window, mode, scope)
         return self._blocks(self.perform("stage", args))
 
+    def rolling_buffer(self, block: BlockRef | str, buffer) -> None:
+        """Compute in a loop only what the iteration before did not. See `primitives.rolling`."""
+        self.perform("rolling_buffer", (self._name(block, BlockRef), _buffer(buffer)))
+
     def reindex(self, block: BlockRef | str, buffer) -> BlockRef:
         """Let a block use a copy of a buffer that its own iterators index. See
         `primitives.reindexing`."""

@@ -40,9 +40,10 @@ from tensorc.schedule.primitives.reindexing import (
     reindex_cache_read,
     reindex_cache_write,
 )
-from tensorc.schedule.primitives.staging import stage
 from tensorc.schedule.primitives.rfactor import rfactor
+from tensorc.schedule.primitives.rolling import rolling_buffer
 from tensorc.schedule.primitives.siblings import compute_with, fission, merge
+from tensorc.schedule.primitives.staging import stage
 from tensorc.schedule.primitives.storage import set_scope, storage_align
 from tensorc.schedule.primitives.versions import loop_partition, specialize
 
@@ -145,6 +146,9 @@ PRIMITIVES: Mapping[str, Primitive] = {
         ),
         makes="blocks",
         defaults=(("window", None), ("mode", "auto"), ("scope", "global")),
+    ),
+    "rolling_buffer": Primitive(
+        rolling_buffer, (("block", "block"), ("buffer", "buffer"))
     ),
     "reindex": Primitive(reindex, (("block", "block"), ("buffer", "buffer")), makes="block"),
     "reindex_cache_read": Primitive(reindex_cache_read, _MAPPED_CACHE, makes="block"),

@@ -79,7 +79,7 @@ def transform_layout(
     domain = root_domain(function)
     shape = image_of(function, index_map, old.shape, domain, step)
     new = old.with_(shape=shape, strides=None, padding=())
-    body = _remap(function.body, old, new, index_map, domain)
+    body = remap(function.body, old, new, index_map, domain)
     allocs = tuple([new if known is old else known for known in function.allocs])
     changed = function.with_(body=body, allocs=allocs)
     if pad_value is None:
@@ -161,7 +161,7 @@ def _internal(function: Function, block: str, buffer: str, step: str) -> Buffer:
     return old
 
 
-def _remap(stmt: Stmt, old: Buffer, new: Buffer, index_map: IndexMap, domain: Domain) -> Stmt:
+def remap(stmt: Stmt, old: Buffer, new: Buffer, index_map: IndexMap, domain: Domain) -> Stmt:
     """The statement with accesses to `old` put to the mapped place in `new`; indices are simplified
     by what is known where they stand."""
 
@@ -180,4 +180,4 @@ def _remap(stmt: Stmt, old: Buffer, new: Buffer, index_map: IndexMap, domain: Do
             inner = domain.bind(var, start, extent)
         case Block():
             inner = block_domain(stmt, domain)
-    return map_substmts(stmt, lambda child: _remap(child, old, new, index_map, inner))
+    return map_substmts(stmt, lambda child: remap(child, old, new, index_map, inner))

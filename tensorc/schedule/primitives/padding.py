@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace as replaced
 from typing import NoReturn
 
-from tensorc.arith import affine, can_prove, simplify
+from tensorc.arith import affine, simplify
 from tensorc.ir.expr import (
     GE,
     GT,

@@ -1,0 +1,188 @@
+"""rolling_buffer: sliding windows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.build import build
+from tensorc.ir.interpreter import interpret
+from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
+from tensorc.schedule import Schedule, Trace
+from tensorc.schedule.primitives.placement import compute_at
+from tensorc.schedule.primitives.rolling import rolling_buffer
+from tests.schedule.same import assert_same, inputs
+from tests.schedule.test_reindexing import refusal
+
+BLUR = """
+function blur(A: float32[10, 8], out C: float32[8, 8])
+  alloc T: float32[10, 8]
+  for T.i in 0 .. 10
+    for T.j in 0 .. 8
+      block T
+        spatial i: 10 = T.i
+        spatial j: 8 = T.j
+        T[i, j] = A[i, j] * float32(2.0)
+  for C.i in 0 .. 8
+    for C.j in 0 .. 8
+      block C
+        spatial i: 8 = C.i
+        spatial j: 8 = C.j
+        C[i, j] = T[i, j] + T[i + 1, j] + T[i + 2, j]
+"""
+
+
+def test_only_new_rows_are_computed():
+    before = parse(BLUR)
+    after = rolling_buffer(compute_at(before, "T", "C.i"), "T", "T")
+    assert (
+        show(after)
+        == """\
+function blur(A: float32[10, 8], out C: float32[8, 8])
+  alloc T: float32[3, 8]
+  for C.i in 0 .. 8
+    for T.i in 0 .. 3
+      for T.j in 0 .. 8
+        block T
+          spatial i: 10 = C.i + T.i
+          spatial j: 8 = T.j
+          where C.i == 0 or T.i >= 2
+          T[i % 3, j] = A[i, j] * float32(2.0)
+    for C.j in 0 .. 8
+      block C
+        spatial i: 8 = C.i
+        spatial j: 8 = C.j
+        C[i, j] = T[i % 3, j] + T[(i + 1) % 3, j] + T[(i + 2) % 3, j]"""
+    )
+    assert_same(before, after)
+
+
+@pytest.mark.parametrize("tail", ["cut", "guard"])
+def test_in_tiles_with_vectors_and_threads(tail):
+    s = Schedule(parse(BLUR))
+    i, _ = s.loops("C")
+    i0, i1 = s.split(i, (None, 3), tail=tail)
+    s.parallel(i0)
+    s.compute_at("T", i1)
+    s.vectorize("T.j")
+    s.rolling_buffer("T", "T")
+    s.vectorize("C.j")
+    assert_same(s.origin, s.function)
+    arrays = inputs(s.origin, {})
+    assert (build(s, cache=False)(*arrays) == interpret(s.origin, *arrays)).all()
+    assert 's.rolling_buffer("T", "T")' in s.trace.python()
+    assert Trace.from_json(s.trace.json()).apply(Schedule(parse(BLUR))).show() == s.show()
+
+
+def test_steps_of_two_and_reductions():
+    text = """
+function pool(A: float32[9, 4], out C: float32[4])
+  alloc T: float32[9]
+  for T.i in 0 .. 9
+    for T.k in 0 .. 4
+      block T
+        spatial i: 9 = T.i
+        reduce k: 4 = T.k
+        init
+          T[i] = float32(0.0)
+        T[i] = T[i] + A[i, k]
+  for C.i in 0 .. 4
+    block C
+      spatial i: 4 = C.i
+      C[i] = max(max(T[i * 2], T[i * 2 + 1]), T[i * 2 + 2])
+"""
+    before = parse(text)
+    after = rolling_buffer(compute_at(before, "T", "C.i"), "T", "T")
+    assert "where C.i == 0 or T.i >= 1" in show(after)
+    assert "alloc T: float32[3]" in show(after)
+    assert_same(before, after)
+
+
+def test_a_chain_of_stencils():
+    text = """
+function twice(A: float32[14], out C: float32[10])
+  alloc T: float32[14]
+  alloc U: float32[12]
+  for T.i in 0 .. 14
+    block T
+      spatial i: 14 = T.i
+      T[i] = A[i] + float32(1.0)
+  for U.i in 0 .. 12
+    block U
+      spatial i: 12 = U.i
+      U[i] = T[i] + T[i + 1] + T[i + 2]
+  for C.i in 0 .. 10
+    block C
+      spatial i: 10 = C.i
+      C[i] = U[i] + U[i + 1] + U[i + 2]
+"""
+    s = Schedule(parse(text))
+    s.compute_at("U", "C.i")
+    s.compute_at("T", "C.i")
+    s.rolling_buffer("U", "U")
+    s.rolling_buffer("T", "T")
+    assert "alloc T: float32[5]" in s.show() and "alloc U: float32[3]" in s.show()
+    assert_same(s.origin, s.function)
+
+
+def test_refusals():
+    blur = parse(BLUR)
+    step = "rolling_buffer(block 'T', buffer 'T'): "
+    assert refusal(rolling_buffer, blur, "T", "T") == (
+        step + "no loop is around both the block and all that reads 'T'; "
+        "put it there with compute_at"
+    )
+    assert refusal(rolling_buffer, blur, "T", "A") == (
+        "rolling_buffer(block 'T', buffer 'A'): the block does not write that buffer; it writes 'T'"
+    )
+    assert refusal(rolling_buffer, blur, "C", "C") == (
+        "rolling_buffer(block 'C', buffer 'C'): it is an output, whose elements must all be kept"
+    )
+    s = Schedule(blur)
+    s.parallel("C.i")
+    s.compute_at("T", "C.i")
+    assert refusal(rolling_buffer, s.function, "T", "T") == (
+        step + "loop 'C.i' is parallel; its iterations must run in order"
+    )
+    apart = parse(BLUR.replace("T[i + 1, j] + T[i + 2, j]", "T[i, 7 - j]"))
+    assert refusal(rolling_buffer, compute_at(apart, "T", "C.i"), "T", "T") == (
+        step + "'i' is not of the form C.i * step + another loop"
+    )
+    assert refusal(rolling_buffer, compute_at(blur, "T", "C.j"), "T", "T") == (
+        step + "'j' is not of the form C.j * step + another loop"
+    )
+
+
+@pytest.mark.parametrize("pace", [1, 2, 3])
+@pytest.mark.parametrize("taps", [2, 3, 5])
+@pytest.mark.parametrize("factor", [None, 2, 3, 7])
+def test_against_the_interpreter(pace, taps, factor):
+    size = 6 * pace + taps
+    reads = " + ".join(f"T[i * {pace} + {tap}]" for tap in range(taps))
+    before = parse(f"""
+function slide(A: float32[{size}], out C: float32[7])
+  alloc T: float32[{size}]
+  for T.i in 0 .. {size}
+    block T
+      spatial i: {size} = T.i
+      T[i] = A[i] + float32(1.0)
+  for C.i in 0 .. 7
+    block C
+      spatial i: 7 = C.i
+      C[i] = {reads}
+""")
+    s = Schedule(before)
+    loop = "C.i"
+    if factor is not None:
+        loop = s.split("C.i", (None, factor), tail="cut")[1]
+    s.compute_at("T", loop)
+    if pace > 1 and taps > pace and factor in (2, 3):
+        assert "predicate is not the same" in refusal(rolling_buffer, s.function, "T", "T")
+    elif taps > pace:
+        s.rolling_buffer("T", "T")
+        assert f"alloc T: float32[{taps}]" in s.show()
+    else:
+        assert "do not overlap" in refusal(rolling_buffer, s.function, "T", "T")
+    assert_same(before, s.function)
+    arrays = inputs(before, {})
+    assert (build(s, cache=False)(*arrays) == interpret(before, *arrays)).all()
