@@ -60,7 +60,7 @@ from tensorc.schedule.regions import Span, clamp, relax, stores_always
 @dataclass(frozen=True, slots=True)
 class Touch:
     """A load or store of a block, its indices over the loops around the block and over `local`, the
-    loops and lets in its body; `domain` is what is known of the former."""
+    loops and lets in its body; `domain` is what is known of the loops."""
 
     block: Place
     domain: Domain
@@ -207,12 +207,17 @@ def _touches(place: Place) -> Iterator[Touch]:
     for part in _parts(block):
         stmts = list(walk(part))
         local = frozenset([stmt.var for stmt in stmts if isinstance(stmt, (For, Let))])
+        inside = domain
+        for stmt in stmts:
+            if type(stmt) is For:
+                start, extent = substitute(stmt.start, values), substitute(stmt.extent, values)
+                inside = inside.bind(stmt.var, start, extent)
         for stmt in stmts:
             if type(stmt) is Store:
-                yield Touch(place, domain, local, stmt.buffer, at(stmt.indices), True)
+                yield Touch(place, inside, local, stmt.buffer, at(stmt.indices), True)
         for expr in all_exprs(part):
             if type(expr) is Load:
-                yield Touch(place, domain, local, expr.buffer, at(expr.indices), False)
+                yield Touch(place, inside, local, expr.buffer, at(expr.indices), False)
 
 
 def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> None:

@@ -253,6 +253,10 @@ class Schedule:
         args = (self._place(place), _buffer(buffer), window, mode, scope)
         return self._blocks(self.perform("stage", args))
 
+    def blockize(self, loop: LoopRef | str) -> BlockRef:
+        """Make one block of a loop and all below it. See `primitives.blocking`."""
+        return self._block("blockize", self._name(loop, LoopRef))
+
     def rolling_buffer(self, block: BlockRef | str, buffer) -> None:
         """Compute in a loop only what the iteration before did not. See `primitives.rolling`."""
         self.perform("rolling_buffer", (self._name(block, BlockRef), _buffer(buffer)))

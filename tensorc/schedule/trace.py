@@ -27,6 +27,7 @@ from tensorc.schedule.primitives.annotations import (
     reorder_block_iters,
     unannotate,
 )
+from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.caching import cache_read, cache_write
 from tensorc.schedule.primitives.domains import transform_block_layout
 from tensorc.schedule.primitives.inlining import compute_inline, reverse_compute_inline
@@ -147,6 +148,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
         makes="blocks",
         defaults=(("window", None), ("mode", "auto"), ("scope", "global")),
     ),
+    "blockize": Primitive(blockize, (("loop", "loop"),), makes="block"),
     "rolling_buffer": Primitive(
         rolling_buffer, (("block", "block"), ("buffer", "buffer"))
     ),

@@ -55,7 +55,8 @@ def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
     makers = [
         (6, _split), (4, _reorder), (3, _fuse), (2, _cache_read), (2, _cache_write),
         (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
-        (2, _reindex), (2, _reindex_cache), (4, _stage), (3, _rolling_buffer), (2, _transform_block), (3, _pad_einsum),
+        (2, _reindex), (2, _reindex_cache), (4, _stage), (3, _rolling_buffer), (1, _blockize),
+        (2, _transform_block), (3, _pad_einsum),
         (8, _decompose_padding),
     ]  # fmt: skip
     if not is_early:
@@ -137,6 +138,10 @@ def _stage(s, rng, block, loops):
         return None
     mode = rng.choice(("auto", "auto", "auto", "in", "out", "inout"))
     return "stage", (place, rng.choice(buffers), None, mode, _scope(rng))
+
+
+def _blockize(s, rng, block, loops):
+    return "blockize", (rng.choice(loops[-3:]),)
 
 
 def _rolling_buffer(s, rng, block, loops):
