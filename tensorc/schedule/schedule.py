@@ -257,6 +257,14 @@ class Schedule:
         """Make one block of a loop and all below it. See `primitives.blocking`."""
         return self._block("blockize", self._name(loop, LoopRef))
 
+    def substitute(
+        self, block: BlockRef | str, replacement: Function | str, check: bool = True
+    ) -> list[BlockRef]:
+        """Put another function in the place of a block's nest, which is trusted and tried out. See
+        `primitives.substitution`."""
+        text = show(replacement) if isinstance(replacement, Function) else replacement
+        return self._blocks(self.perform("substitute", (self._name(block, BlockRef), text, check)))
+
     def rolling_buffer(self, block: BlockRef | str, buffer) -> None:
         """Compute in a loop only what the iteration before did not. See `primitives.rolling`."""
         self.perform("rolling_buffer", (self._name(block, BlockRef), _buffer(buffer)))

@@ -46,6 +46,7 @@ from tensorc.schedule.primitives.rolling import rolling_buffer
 from tensorc.schedule.primitives.siblings import compute_with, fission, merge
 from tensorc.schedule.primitives.staging import stage
 from tensorc.schedule.primitives.storage import set_scope, storage_align
+from tensorc.schedule.primitives.substitution import substitute
 from tensorc.schedule.primitives.versions import loop_partition, specialize
 
 VERSION = 1
@@ -147,6 +148,12 @@ PRIMITIVES: Mapping[str, Primitive] = {
         ),
         makes="blocks",
         defaults=(("window", None), ("mode", "auto"), ("scope", "global")),
+    ),
+    "substitute": Primitive(
+        substitute,
+        (("block", "block"), ("replacement", "word"), ("check", "value")),
+        makes="blocks",
+        defaults=(("check", True),),
     ),
     "blockize": Primitive(blockize, (("loop", "loop"),), makes="block"),
     "rolling_buffer": Primitive(
