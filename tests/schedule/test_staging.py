@@ -178,6 +178,17 @@ def test_what_is_written_under_a_condition_may_hold_nothing():
     )
 
 
+def test_what_a_predicate_skips_is_not_written_back():
+    s = Schedule(parse(BLUR))
+    s.split("C.i", (None, 5))
+    s.cache_write("C")
+    s.reindex_cache_write("C", "C_global", "global", lambda i: (i // 5, i % 5))
+    assert refusal(stage, s.function, "C", "C_global_global") == (
+        "stage('C', buffer 'C_global_global'): not every element of the window of "
+        "'C_global_global' is known to be written before"
+    )
+
+
 def test_parallel_iterations_must_stay_apart():
     before = parse("""
 function rows(A: float32[4, 4], out C: float32[4, 4])

@@ -11,7 +11,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, annotate
-from tensorc.ir.walk import replace_buffers, uses
+from tensorc.ir.walk import replace_buffers, uses, walk
 from tensorc.schedule.legality import (
     Touch,
     are_reads_covered,
@@ -244,7 +244,7 @@ def _fills(at: Place, old: Buffer, spans: Sequence[Span], domain: Domain) -> boo
                 return False
     if len(found) < len(accesses(at.node, old, domain)) or not are_reads_covered(found):
         return False
-    boxes = [filled_box(touch, depth - 1) for touch in found if touch.is_store]
+    boxes = [filled_box(touch, depth - 1) for touch in found if _is_sure(touch)]
     return any(
         box is not None
         and all(
@@ -252,6 +252,21 @@ def _fills(at: Place, old: Buffer, spans: Sequence[Span], domain: Domain) -> boo
             for each, (larger_lo, smaller_hi) in zip(box, _within(spans, old, domain))
         )
         for box in boxes
+    )
+
+
+def _is_sure(touch: Touch) -> bool:
+    """Whether a store reaches each element of the buffer that its loops lead to: what a predicate
+    skips must lie outside the buffer."""
+    block, shape = touch.block.node, touch.buffer.shape
+    extents: dict[Expr, Expr] = {it.var: it.extent for it in block.iters}
+    return touch.is_store and (
+        is_const(block.predicate, True)
+        or all(
+            tuple([extents.get(each) for each in stmt.indices]) == shape
+            for stmt in walk(block)
+            if type(stmt) is Store and stmt.buffer is touch.buffer
+        )
     )
 
 
@@ -266,10 +281,12 @@ def _check_defined(
     reads = [Touch(at, domain, frozenset(), old, indices, False) for indices in ends]
     root = Place(function, (function.body,))
     for write in touches(block_places(root)):
-        if write.buffer is old and write.is_store and all(covers(write, read) for read in reads):
+        if write.buffer is old and _is_sure(write) and all(covers(write, read) for read in reads):
             return
     reason = f"not every element of the window of {old.name!r} is known to be written before"
-    fix = "" if old not in buffers_written(at.node) else "; decompose the reduction first"
+    writing = [p.node for p in block_places(at) if old in buffers_written(p.node)]
+    reduces = any(each.init is not None for each in writing)
+    fix = "; decompose the reduction first" if reduces else ""
     refuse(function, f"{step}: {reason}{fix}", _name(at))
 
 
