@@ -317,7 +317,7 @@ def to_z3(expr, z3):
 def test_rule_for_all_integers(left, right, box):
     z3 = pytest.importorskip("z3", reason="z3-solver is not installed")
     solver = z3.Solver()
-    solver.set("timeout", 20_000)
+    solver.set("timeout", 300_000)
     for var, start, extent in box.loops:
         solver.add(z3.Int(var.name) >= start, z3.Int(var.name) < start + extent)
     solver.add(to_z3(parse(left), z3) != to_z3(parse(right), z3))

@@ -131,6 +131,48 @@ def count() -> Artifact:
     return artifact(COUNT, *params, scalars=("n",), parallel=True, name="count")
 
 
+# Each of two iterations notes its participant, and waits until the other has come: for minutes, if need be.
+MEET = f"""
+declare void @tensorc_parallel_for(ptr, ptr, i64, i64)
+declare i32 @usleep(i32)
+
+define internal void @task(ptr %data, i64 %begin, i64 %end, i64 %slot) {{
+entry:
+  %slots = load ptr, ptr %data
+  %other = sub i64 1, %slot
+  %mine.p = getelementptr i64, ptr %slots, i64 %slot
+  %other.p = getelementptr i64, ptr %slots, i64 %other
+  %size = sub i64 %end, %begin
+  %s = atomicrmw add ptr %mine.p, i64 %size seq_cst
+  br label %wait
+wait:
+  %turns = phi i64 [ 0, %entry ], [ %turns1, %again ]
+  %seen = load atomic i64, ptr %other.p seq_cst, align 8
+  %here = icmp ne i64 %seen, 0
+  %long = icmp ugt i64 %turns, 120000
+  %stop = or i1 %here, %long
+  br i1 %stop, label %done, label %again
+again:
+  %turns1 = add i64 %turns, 1
+  %r = call i32 @usleep(i32 1000)
+  br label %wait
+done:
+  ret void
+}}
+
+{SIGNATURE} {{
+  call void @tensorc_parallel_for(ptr @task, ptr %buffers, i64 2, i64 2)
+  ret i32 0
+}}
+"""
+
+
+def meet() -> Artifact:
+    """slots[s] counts the iterations of participant s, of two, which wait for one another."""
+    slots = param("slots", 2, out=True, dtype="int64")
+    return artifact(MEET, slots, scalars=(), parallel=True, name="meet")
+
+
 # Fills its workspace with a value, lets others do the same, and counts the bytes that kept it.
 WORKSPACE = f"""
 declare ptr @memset(ptr, i32, i64)

@@ -144,7 +144,7 @@ def test_processes_race_for_one_folder(tmp_path):
         for _ in range(3)
     ]
     for racer in racers:
-        _, errors = racer.communicate(timeout=60)
+        _, errors = racer.communicate(timeout=600)
         assert racer.returncode == 0, errors
     assert not list((tmp_path / "cache").rglob("*.tmp"))
 
