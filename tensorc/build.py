@@ -25,22 +25,25 @@ from tensorc.schedule import Schedule, Trace
 from tensorc.schedule.knobs import Replay, ScheduleSource
 from tensorc.schedule.recipes.choose import schedule_function
 from tensorc.target import Target, as_target
+from tensorc.te.graph import argument_names, check_arguments
+from tensorc.te.tensor import check_name
 
 __all__ = ["build", "default_schedule", "schedule"]
 
 Result = TypeVar("Result")
 
 
-def schedule(tensors: Sequence[te.Tensor], name: str = "main") -> Schedule:
+def schedule(tensors: Sequence[te.Tensor] | te.Tensor, name: str = "main") -> Schedule:
     """The unscheduled loop nest of the tensors, to be transformed by hand.
 
-    `tensors` are the arguments of the kernel in order, inputs and outputs. Raises ExpressionError.
+    `tensors` are the arguments of the kernel in order, inputs and outputs; a tensor stands for a list of it alone.
+    Raises ExpressionError.
     """
     return Schedule(_guarded(lambda: te.lower(tensors, name)))
 
 
 def default_schedule(
-    tensors: Sequence[te.Tensor],
+    tensors: Sequence[te.Tensor] | te.Tensor,
     target: Target | str | None = None,
     *,
     threads: int | None = None,
@@ -54,7 +57,7 @@ def default_schedule(
 
 
 def build(
-    what: Sequence[te.Tensor] | Schedule,
+    what: Sequence[te.Tensor] | te.Tensor | Schedule,
     target: Target | str | None = None,
     *,
     threads: int | None = None,
@@ -78,10 +81,12 @@ def build(
         names = [buffer.name for buffer in function.params]
         name = function.name
     else:
-        symbols = te.symbols(what)
-        text = _guarded(lambda: te.canonical_text(what))
-        plan = lambda: default_schedule(what, target, threads=limit, schedules=schedules, name=name)
-        names = [tensor.name for tensor in what]
+        check_name("build", name)
+        tensors = check_arguments(what)
+        symbols = te.symbols(tensors)
+        text = _guarded(lambda: te.canonical_text(tensors))
+        plan = lambda: default_schedule(tensors, target, threads=limit, schedules=schedules, name=name)
+        names = list(argument_names(tensors))
     store = Cache.default() if cache and schedules is None else None
     text += "".join([f"\n{var.name}" for var in symbols])  # by which callers pass them
     key = _key(text, target, limit)

@@ -60,6 +60,15 @@ def abc():
     return whole(24, 16), whole(16, 40), np.full((24, 40), np.nan, "f4")
 
 
+@pytest.fixture
+def kernels_only(fresh_cache):
+    """The folder of the cache without the thread pool, which the first kernel of a process puts there."""
+    tc.build(add())
+    for entry in fresh_cache.glob("*/*"):
+        entry.unlink()
+    return fresh_cache
+
+
 # What works.
 
 
@@ -134,16 +143,35 @@ def test_rank_0_and_empty_extents():
     np.testing.assert_array_equal(nothing, np.zeros((3, 4)))  # a sum of no terms
 
 
-def test_names_and_dtypes_do_not_matter_to_the_cache(fresh_cache):
+def test_names_and_dtypes_do_not_matter_to_the_cache(kernels_only):
     first = tc.build(add(), name="first")
     A, B = te.placeholder((100,), name="X"), te.placeholder((100,), name="Y")
     other = tc.build([A, B, te.compute((100,), lambda x: A[x] + B[x], name="Z")], name="other")
-    assert len(list(fresh_cache.glob("*/*"))) == 1
+    assert len(list(kernels_only.glob("*/*"))) == 1
     assert str(first.signature).startswith("first(A: ") and str(other.signature).startswith(
         "other(X: "
     )
     tc.build(add(dtype="float64"))
-    assert len(list(fresh_cache.glob("*/*"))) == 2
+    assert len(list(kernels_only.glob("*/*"))) == 2
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_arguments_of_one_name_get_names_of_their_own(cache):
+    one, two = te.placeholder((4,), name="A"), te.placeholder((4,), name="A")
+    tensors = [one, two, te.compute((4,), lambda i: one[i] - two[i], name="A")]
+    for _ in range(2):  # the second may come from the cache
+        kernel = tc.build(tensors, cache=cache)
+        assert str(kernel.signature) == "main(A: float32[4], A_1: float32[4], out A_2: float32[4])"
+        assert [param.name for param in kernel.function.params] == ["A", "A_1", "A_2"]
+        with pytest.raises(tc.ArgumentError, match="argument A_1 has shape"):
+            kernel(np.ones(4, "f4"), np.ones(5, "f4"))
+
+
+def test_a_single_tensor_is_a_list_of_one():
+    ones = te.compute((3,), lambda i: te.const(1.0), name="ones")
+    np.testing.assert_array_equal(tc.build(ones)(), np.ones(3))
+    np.testing.assert_array_equal(tc.build(tc.schedule(ones))(), np.ones(3))
+    np.testing.assert_array_equal(tc.build(tc.default_schedule(ones))(), np.ones(3))
 
 
 def test_threads(monkeypatch):
@@ -293,6 +321,21 @@ def test_definitions_that_are_wrong():
     refused(tc.ExpressionError, lambda: tc.build([A, D]), message)
 
 
+@pytest.mark.parametrize("make", [tc.build, tc.schedule, tc.default_schedule])
+def test_arguments_that_are_no_tensors(make):
+    with pytest.raises(tc.ExpressionError, match="arguments: 7 is not a list of tensors"):
+        make(7)
+    with pytest.raises(tc.ExpressionError, match="argument 1 is 'B', not a tensor"):
+        make([add()[0], "B"])
+
+
+def test_names_that_are_none(fresh_cache):
+    tc.build(add())
+    for cache in (True, False):
+        with pytest.raises(tc.ExpressionError, match="build: name 'a b' is not a name; it is letters"):
+            tc.build(add(), name="a b", cache=cache)
+
+
 def test_targets_that_are_none():
     for target, message in (("tpu", "unknown kind; known are cpu, cuda"), (3, "not a Target")):
         refused(tc.TargetError, lambda target=target: tc.build(add(), target), message)
@@ -359,10 +402,10 @@ def test_other_errors_are_bugs_and_leave_the_function_in_a_file(tmp_path, monkey
 # Files of the cache, processes and threads.
 
 
-def test_damaged_files_of_the_cache_are_made_anew(fresh_cache, abc):
+def test_damaged_files_of_the_cache_are_made_anew(kernels_only, abc):
     a, b, _ = abc
     tc.build(matmul())
-    (entry,) = fresh_cache.glob("*/*")
+    (entry,) = kernels_only.glob("*/*")
     whole_file = entry.read_bytes()
     damages = (
         whole_file[: len(whole_file) // 2], b"", b"not a kernel at all", whole_file[:-1] + b"\1",
@@ -373,16 +416,16 @@ def test_damaged_files_of_the_cache_are_made_anew(fresh_cache, abc):
         np.testing.assert_array_equal(tc.build(matmul())(a, b), a @ b)
         assert entry.read_bytes() != damage
     tc.build(add())
-    (foreign,) = [path for path in fresh_cache.glob("*/*") if path != entry]
+    (foreign,) = [path for path in kernels_only.glob("*/*") if path != entry]
     entry.write_bytes(foreign.read_bytes())  # an entry of another key
     np.testing.assert_array_equal(tc.build(matmul())(a, b), a @ b)
 
 
-def test_no_cache(fresh_cache, monkeypatch):
+def test_no_cache(kernels_only, monkeypatch):
     tc.build(add(), cache=False)
     monkeypatch.setenv("TENSORC_CACHE", "0")
     tc.build(add())
-    assert not list(fresh_cache.glob("*/*"))
+    assert not list(kernels_only.glob("*/*"))
 
 
 def python(code, *args, **environment):

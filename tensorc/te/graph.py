@@ -39,3 +39,19 @@ def in_order(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         stack.append((tensor, True))
         stack.extend([(producer, False) for producer in reversed(tensor.inputs)])
     return tuple(order)
+
+
+def argument_names(tensors: Sequence[Tensor]) -> tuple[str, ...]:
+    """What a function calls its arguments: the names of the tensors, with a suffix from the second of a name on."""
+    taken: set[str] = set()
+    return tuple([unique_name(tensor.name, taken) for tensor in tensors])
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """`name`, with a suffix where it is taken; the result is taken from now on."""
+    unique, count = name, 0
+    while unique in taken:
+        count += 1
+        unique = f"{name}_{count}"
+    taken.add(unique)
+    return unique

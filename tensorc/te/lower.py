@@ -10,7 +10,7 @@ from tensorc.ir.expr import Const, Expr, Var
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Stmt, seq
 from tensorc.ir.walk import variables
-from tensorc.te.graph import check_arguments, in_order
+from tensorc.te.graph import argument_names, check_arguments, in_order
 from tensorc.te.nest import Nests
 from tensorc.te.tensor import Tensor, check_name
 
@@ -99,4 +99,12 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
                 f"lower: two variables are named {variable.name!r}; use one te.var, or two names"
             )
         names.add(variable.name)
-    return tuple(determined), tuple([variable for variable in used if variable not in determined])
+    others = tuple([variable for variable in used if variable not in determined])
+    arguments = set(argument_names(tensors))
+    for variable in others:
+        if variable.name in arguments:
+            raise ExpressionError(
+                f"lower: variable {variable.name!r} and a tensor have one name, by which the kernel takes them; "
+                "rename one"
+            )
+    return tuple(determined), others

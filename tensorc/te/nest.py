@@ -13,6 +13,7 @@ from tensorc.ir.walk import children, rebuild, rewrite_exprs, substitute, substi
 from tensorc.te.access import Axes, Demand, check_accesses
 from tensorc.te.assume import Assume
 from tensorc.te.checks import check_demands
+from tensorc.te.graph import unique_name
 from tensorc.te.math import const
 from tensorc.te.tensor import Tensor, TensorBuffer
 
@@ -47,12 +48,7 @@ class Nests:
 
     def unique(self, name: str) -> str:
         """`name`, with a suffix where it is taken; the result is taken from now on."""
-        unique, count = name, 0
-        while unique in self.taken:
-            count += 1
-            unique = f"{name}_{count}"
-        self.taken.add(unique)
-        return unique
+        return unique_name(name, self.taken)
 
     def computation(self, stage: Tensor) -> list[Stmt]:
         """What writes a tensor and its siblings, with the checks that this needs."""

@@ -469,6 +469,17 @@ def test_variables_of_one_name():
         te.lower([P, Q, te.compute((n,), lambda i: P[i], name="R")])
 
 
+def test_a_variable_with_the_name_of_an_argument():
+    x, y = te.var("P"), te.var("P_1")
+    P = te.placeholder((4,), name="P")
+    for var, other in ((x, "Q"), (y, "P")):
+        Q = te.compute((4,), lambda i: P[i] * te.cast(var, "float32"), name=other)
+        with refused(f"lower: variable {var.name!r} and a tensor have one name, by which the kernel takes them"):
+            te.lower([P, Q])
+        with refused("rename one"):
+            te.symbols([P, Q])
+
+
 def test_a_side_that_is_never_taken_needs_no_proof():
     b = te.placeholder((1, 1), name="B")
     te.lower([b, te.compute((1, 1), lambda i, j: te.if_then_else(j + 1 < 1, b[i, j + 1], 0.0), name="C")])
