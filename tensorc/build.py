@@ -77,7 +77,8 @@ def build(
         function = what.function
         symbols = _symbols(function)
         text = show(function, canonical=True)
-        plan = lambda: what
+        snapshot = what.copy()  # the caller may go on with the schedule
+        plan = lambda: snapshot
         names = [buffer.name for buffer in function.params]
         name = function.name
     else:

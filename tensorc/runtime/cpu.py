@@ -79,7 +79,7 @@ def check_runs_here(artifact: Artifact) -> None:
         raise TargetError(f"{what}, this machine ({host.mcpu}) lacks {', '.join(missing)}")
 
 
-def compile_text(text: str, opt: int = 2) -> bytes:
+def compile_text(text: str, opt: int = 1) -> bytes:
     """A relocatable object for this machine from LLVM IR text."""
     _initialize()
     host = Target.host()

@@ -144,7 +144,7 @@ fail:
 }
 
 ; Call the table's Python function with the same arguments, the kernel before them.
-define internal ptr @slow(ptr %self, ptr %args, i64 %nargs, ptr %names) noinline {
+define internal ptr @slow(ptr %self, ptr %args, i64 %nargs, ptr %names) noinline optnone {
 entry:
   %table = at ptr %self, $TABLE
   %python = field ptr %table, $H_slow
@@ -206,7 +206,7 @@ fail:
 }
 
 ; Raise what a failed check left in the error record, or MemoryError; always null.
-define internal ptr @raise(ptr %self, ptr %table, i32 %code, ptr %error) noinline {
+define internal ptr @raise(ptr %self, ptr %table, i32 %code, ptr %error) noinline optnone {
 entry:
   %memory = icmp eq i32 %code, -1
   br i1 %memory, label %nomemory, label %check
