@@ -472,7 +472,75 @@ def _regions(write: _Access, read: _Access, depth: int):
             return None
     if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
         return None
+    if not _is_dense(write, common):
+        return None
     return _region(write, common), _region(read, common)
+
+
+def _is_dense(access: _Access, depth: int) -> bool:
+    """Whether an access, while the loops outside `depth` stand still, touches all places between the
+    least and the greatest of each dimension: each has loops of its own, without gaps between what
+    the lesser ones reach; or two share one, `x // c` with `x % c` of whole periods."""
+    sizes: dict[Var, int | None] = {}
+    for binder in access.path[depth:]:
+        is_loop = type(binder) is For and type(binder.extent) is Const
+        sizes[binder.var] = binder.extent.value if is_loop else None
+    taken: set[Var] = set()
+    parts: dict[FloorDiv, set[type]] = {}
+    for expr in access.indices:
+        lanes: list[tuple[int, int | None]] = []
+        if type(expr) is Ramp:
+            if type(expr.stride) is not Const:
+                return False
+            lanes = [(abs(expr.stride.value), expr.lanes)]
+            expr = expr.base
+        elif type(expr) is Broadcast:
+            expr = expr.value
+        terms, _ = linear(expr)
+        moving = {atom: scale for atom, scale in terms.items() if not sizes.keys().isdisjoint(variables(atom))}
+        only = next(iter(moving), None)
+        is_digit = isinstance(only, (FloorDiv, Mod)) and is_const(only.b) and only.b.value > 0
+        if is_digit and len(moving) == 1 and not lanes and moving[only] == 1:
+            parts.setdefault(_fraction(only), set()).add(type(only))
+            continue
+        if not _is_gapless(moving, lanes, sizes, taken):
+            return False
+    for fraction, kinds in parts.items():
+        moving = {a: s for a, s in linear(fraction.a)[0].items() if not sizes.keys().isdisjoint(variables(a))}
+        if not _is_gapless(moving, [], sizes, taken):
+            return False
+        found, period = bounds(fraction.a, access.domain), fraction.b.value
+        if kinds != {FloorDiv} and (
+            found.lo is None or found.hi is None or found.lo % period or (found.hi + 1) % period
+        ):
+            return False
+    return True
+
+
+def _fraction(atom: FloorDiv | Mod) -> FloorDiv:
+    """The quotient that goes with a quotient or a remainder."""
+    return FloorDiv(atom.a, atom.b)
+
+
+def _is_gapless(
+    moving: Mapping[Expr, int],
+    lanes: list[tuple[int, int | None]],
+    sizes: Mapping[Var, int | None],
+    taken: set[Var],
+) -> bool:
+    """Whether a sum of loops takes every value between its least and its greatest; notes the loops."""
+    steps = list(lanes)
+    for atom, scale in moving.items():
+        if type(atom) is not Var or atom in taken:
+            return False
+        taken.add(atom)
+        steps.append((abs(scale), sizes[atom]))
+    reach: int | None = 1
+    for scale, size in sorted(steps, key=lambda step: step[0]):
+        if reach is None or scale > reach:
+            return False
+        reach = None if size is None else reach + scale * (size - 1)
+    return True
 
 
 def _joined(spans: list[_Span | None]) -> _Span | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from tensorc.arith import Domain, bounds, can_prove, simplify
-from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_not
+from tensorc.ir.expr import Buffer, Expr, Var, index, logical_not
 from tensorc.ir.stmt import Block, For, If, Seq, Stmt
-from tensorc.ir.walk import substitute, uses
+from tensorc.ir.walk import substitute, substmts, uses
 from tensorc.schedule.legality import (
     Touch,
     are_reads_covered,
@@ -138,7 +138,8 @@ def fills(values: Sequence[Expr], loops: Sequence[For], domain: Domain) -> bool:
         return True
     used = [loop for loop in loops if any(uses(value, (loop.var,)) for value in values)]
     ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in used}
-    count, box = index(1), index(1)
+    count: Expr = index(1)
+    box: Expr = index(1)
     for loop in used:
         count = count * loop.extent
     for value in values:
@@ -163,11 +164,6 @@ def common_sequence(a: Place, b: Place) -> int | None:
     return None
 
 
-def position(sequence: Seq, stmt: Stmt) -> int:
+def position(sequence: Stmt, stmt: Stmt) -> int:
     """Where a statement stands in a sequence."""
-    return next(i for i, each in enumerate(sequence.stmts) if each is stmt)
-
-
-def is_always(condition: Expr) -> bool:
-    """Whether a condition is the literal true."""
-    return is_const(condition, True)
+    return next(i for i, each in enumerate(substmts(sequence)) if each is stmt)

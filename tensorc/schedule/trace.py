@@ -289,7 +289,7 @@ def _kind_made(step: Step) -> str:
 def _renamed(step: Step, names: Mapping[tuple[str, str], str]) -> tuple[Any, ...]:
     if not names:
         return step.args
-    args = []
+    args: list[Any] = []
     for (_, kind), value in zip(PRIMITIVES[step.primitive].arguments, step.args):
         if kind == "loops":
             args.append(tuple([names.get(("loop", name), name) for name in value]))

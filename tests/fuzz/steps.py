@@ -12,6 +12,7 @@ from tensorc.ir.stmt import Block, For, Stmt, Store
 from tensorc.ir.walk import all_exprs, substmts, walk
 from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, all_loops, constant
+from tests.fuzz import nests
 
 TAILS = ("auto", "auto", "guard", "mask", "shift", "cut")
 ANYWHERE = Domain()
@@ -57,7 +58,7 @@ def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
         (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
         (2, _reindex), (2, _reindex_cache), (4, _stage), (3, _rolling_buffer), (1, _blockize),
         (2, _transform_block), (3, _pad_einsum),
-        (8, _decompose_padding),
+        (8, _decompose_padding), *nests.MAKERS,
     ]  # fmt: skip
     if not is_early:
         makers += [(4, _unroll), (7, _vectorize), (4, _parallel)]

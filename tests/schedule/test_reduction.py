@@ -219,3 +219,21 @@ def test_below_a_reduce_loop_that_may_not_run_the_start_stands_before_it_too():
     for size in (0, 1, 9):
         a = np.arange(3 * size, dtype=np.float32).reshape(3, size)
         np.testing.assert_array_equal(interpret(s.function, a), a.sum(axis=1))
+
+
+def test_an_init_that_reads_what_the_loop_makes_stays():
+    function = parse("""
+function start(A: float32[8], out C: float32[])
+  alloc S: float32[]
+  for C.k in 0 .. 8
+    block S
+      S[] = float32(1.0)
+    block C
+      reduce k: 8 = C.k
+      init
+        C[] = S[]
+      C[] = C[] + A[k]
+""")
+    assert refused(decompose_reduction, function, "C", "C.k") == (
+        "decompose_reduction(block 'C', loop 'C.k'): its init reads 'S', which 'S' writes in that loop"
+    )

@@ -12,7 +12,7 @@ from tensorc.ir.expr import Var, maximum
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
-from tensorc.schedule.trace import Step, map_text, read_map
+from tensorc.schedule.trace import PRIMITIVES, Step, map_text, read_map
 from tests.schedule.same import assert_same
 from tests.schedule.test_schedule import elementwise, matmul
 
@@ -245,3 +245,64 @@ def test_steps_print():
     assert str(Step("split", ("C.k", (None, 4), "auto"))) == (
         "split(loop='C.k', factors=(None, 4), tail='auto')"
     )
+
+
+# Every kind of argument and of result.
+
+
+def nested(function) -> Schedule:
+    s = Schedule(function)
+    i, j, k = s.loops("C")
+    s.reorder_block_iters("C", (2, 0, 1))
+    unit = s.add_unit_loop(i)
+    s.annotate(unit, "hint", 3)
+    s.annotate("C", "why", "text")
+    s.unannotate("C", "why")
+    k0, k1 = s.loop_partition(k, (5, None))
+    first, second = s.fission(j, after="C")
+    s.merge(first, second)
+    _, inner = s.split(k0, (None, 2))
+    partial = s.rfactor(inner, 1)
+    s.set_scope(partial, 0, "local")
+    s.storage_align(partial, "C_rf", axis=-1, factor=16, offset=1)
+    return s
+
+
+NESTED = """\
+s.reorder_block_iters("C", (2, 0, 1))
+u = s.add_unit_loop("C.i")
+s.annotate(u, "hint", 3)
+s.annotate("C", "why", "text")
+s.unannotate("C", "why")
+k0, k1 = s.loop_partition("C.k", factors=(5, None))
+j, C_1_j = s.fission("C.j", "C")
+j = s.merge(j, C_1_j)
+k0_0, k0_1 = s.split(k0, factors=(None, 2))
+C_rf = s.rfactor(k0_1, factor_axis=1)
+s.set_scope(C_rf, 0, "local")
+s.storage_align(C_rf, "C_rf", -1, 16, offset=1)"""
+
+
+def test_steps_on_nests_are_pasted_saved_and_made_again():
+    s = nested(matmul())
+    assert_same(matmul(), s.function)
+    assert s.trace.python() == NESTED
+    names = {"s": Schedule(matmul())}
+    exec(NESTED, names)
+    assert names["s"].show() == s.show()
+    assert Trace.from_json(s.trace.json()).apply(Schedule(matmul())).show() == s.show()
+
+
+def test_values_of_other_kinds_are_refused_in_json():
+    for step, field, value in (
+        ("annotate", "value", [1]),
+        ("reorder_block_iters", "order", [1, "i"]),
+        ("rfactor", "factor_axis", "x"),
+        ("add_unit_loop", "place", 3),
+    ):
+        record = {"step": step, "place": "C", "key": "x", "block": "C", "loop": "C.k"}
+        known = {name for name, _ in PRIMITIVES[step].arguments}
+        record = {name: given for name, given in record.items() if name in known | {"step"}}
+        text = json.dumps({"version": 1, "steps": [{**record, field: value}]})
+        with pytest.raises(ScheduleError, match=f"is no value of '{field}'"):
+            Trace.from_json(text)

@@ -18,7 +18,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, If, Stmt, Store
-from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute
+from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute, substmts, variables
 from tensorc.schedule.dependence import common_sequence, position
 from tensorc.schedule.legality import loaded, stored
 from tensorc.schedule.locate import Place, blocks_below, find_block, refuse, remove, replace
@@ -119,7 +119,11 @@ def _only_producer(place: Place, step: str) -> tuple[Place, tuple[Expr, ...]]:
         refuse(function, f"{step}: {reason}", block.name)
     inner = [buffer for buffer in buffers_read(block) if buffer in function.allocs]
     found = [(b, writers(function, b)) for b in inner]
-    single = [(b, made[0]) for b, made in found if len(made) == 1 and readers(function, b) == (block,)]
+    single = [
+        (b, made[0])
+        for b, made in found
+        if len(made) == 1 and all(r is block or r is made[0] for r in readers(function, b))
+    ]
     if len(single) != 1:
         names = ", ".join([repr(b.name) for b, _ in single]) or "none"
         reason = "it must read one internal buffer that one block writes and nothing else reads; "
@@ -172,7 +176,7 @@ def _check_earlier(source: Place, place: Place, between: Buffer, step: str) -> N
     if first > last:
         refuse(function, f"{step}: it does not follow {source.node.name!r}", block.name)
     touched = (stored(block) | loaded(block)) - {between}
-    for stmt in sequence.stmts[first : last + 1]:
+    for stmt in substmts(sequence)[first : last + 1]:
         for other in blocks_below(stmt):
             if other is block:
                 continue
@@ -190,11 +194,12 @@ def _solved(
     values: dict[Var, Expr] = {it.var: index(0) for it in block.iters if it not in spatial}
     domain = block_domain(source.node, Domain())
     for mine, its in zip(indices, made.indices):
-        form = affine(substitute(mine, values))
-        free = [(e, factor) for e, factor in form.terms if e not in values]
-        if len(free) == 1 and type(free[0][0]) is Var and free[0][1] == 1:
-            known = Affine(tuple([t for t in form.terms if t is not free[0]]), form.constant)
-            values[free[0][0]] = simplify(its - substitute(known.to_expr(), values), domain)
+        form = affine(mine)
+        unknown = [atom for atom, _ in form.terms if not variables(atom) <= values.keys()]
+        if len(unknown) == 1 and type(unknown[0]) is Var and form.coefficient(unknown[0]) == 1:
+            rest = tuple([term for term in form.terms if term[0] is not unknown[0]])
+            known = substitute(Affine(rest, form.constant).to_expr(), values)
+            values[unknown[0]] = simplify(its - known, domain)
     if any(it.var not in values for it in spatial):
         iterators = tuple([it.var for it in spatial])
         fixed = {it.var: index(0) for it in block.iters if it not in spatial}

@@ -168,11 +168,9 @@ def _extents(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
         )
     if None in factors:
         size = constant(extent)
-        if size is not None:
-            left = index(-(-size // known))
-        else:
-            divides = can_prove(eq(extent % known, 0), domain)
-            left = (extent if divides else extent + (known - 1)) // known
+        divides = size is None and can_prove(eq(extent % known, 0), domain)
+        rounded = extent if divides else extent + (known - 1)
+        left = index(-(-size // known)) if size is not None else rounded // known
         left = simplify(left, domain)
         return [left if factor is None else index(factor) for factor in factors]
     if not can_prove(extent <= known, domain):

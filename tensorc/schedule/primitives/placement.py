@@ -24,7 +24,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
-from tensorc.ir.walk import all_exprs, replace_body, uses, walk
+from tensorc.ir.walk import all_exprs, replace_body, substmts, uses, walk
 from tensorc.schedule.dependence import common_sequence, conflict, fills, meeting, position
 from tensorc.schedule.legality import check_only_blocks, conjuncts, overlap
 from tensorc.schedule.locate import (
@@ -45,6 +45,7 @@ from tensorc.schedule.regions import (
     Span,
     accesses,
     assumed,
+    block_domain,
     buffers_read,
     buffers_written,
     larger,
@@ -146,8 +147,9 @@ def _check_own(place: Place, step: str) -> None:
             refuse(function, f"{step}: {reason}", block.name)
     stores = {stmt.buffer: stmt.indices for stmt in walk(block) if type(stmt) is Store}
     for e in all_exprs(block):
-        is_own = type(e) is Load and e.buffer in stores
-        if is_own and ("reduce" not in kinds or e.indices != stores[e.buffer]):
+        if type(e) is not Load or e.buffer not in stores:
+            continue
+        if "reduce" not in kinds or e.indices != stores[e.buffer]:
             reason = f"the block reads {e.buffer.name!r}, which it writes itself"
             refuse(function, f"{step}: {reason}", block.name)
 
@@ -189,11 +191,16 @@ def _ready(block: Block, loop: For, domain: Domain) -> dict[Var, _Need] | None:
     None if that is nothing. Iterators that run in full are left out."""
     spatial = tuple([it for it in block.iters if it.kind == "spatial"])
     found: dict[Var, _Need] = {}
+    inside = block_domain(block, Domain())
     some = False
     for buffer in buffers_read(block):
         writes = [a for a in accesses(loop.body, buffer, domain) if a.is_store]
         some = some or bool(writes)
-        reads = {e.indices for e in all_exprs(block) if type(e) is Load and e.buffer is buffer}
+        reads = {
+            tuple([simplify(each, inside) for each in e.indices])
+            for e in all_exprs(block)
+            if type(e) is Load and e.buffer is buffer
+        }
         for it in spatial if writes else ():
             needs = [
                 _need(access, it, _solve(indices, spatial, access).get(it.var))
@@ -217,14 +224,19 @@ def _check_whole(old: Place, new: Place, shared: int, step: str) -> None:
     domain = Place(old.function, old.path[: shared + 2]).domain()
     outer = _loops_around(old, shared)
     spans = [_spans(place, outer, domain) for place in (old, new)]
+    _check_reduced(old, outer, step)
     spatial = [it for it in new.node.iters if it.kind == "spatial"]
     values = [it.binding for it in spatial]
     loops = new.loops[outer:]
+    reducing = [it.binding for it in new.node.iters if it.kind != "spatial"]
     inside = new.domain()
     known = inside
     for it in spatial:
         known = known.given(it.binding >= 0).given(it.binding < it.extent)
     is_whole = all(can_prove(part, known) for part in conjuncts(new.node.predicate))
+    for loop in loops:
+        is_bound = any(uses(value, (loop.var,)) for value in (*values, *reducing))
+        is_whole = is_whole and (is_bound or can_prove(loop.extent >= 1, domain))
     for it, before, after in zip(spatial, *spans):
         last = it.extent - 1
         is_whole = is_whole and before is not None and after is not None and (
@@ -238,6 +250,20 @@ def _check_whole(old: Place, new: Place, shared: int, step: str) -> None:
         refuse(old.function, f"{step}: {reason} that it computes", old.node.name)
 
 
+def _check_reduced(place: Place, outer: int, step: str) -> None:
+    """Refuse a block that reduces over a part of its domain in the loops inside the first `outer`."""
+    reducing = [it for it in place.node.iters if it.kind == "reduce"]
+    loops, domain = place.loops[outer:], place.domain()
+    is_whole = fills([it.binding for it in reducing], loops, domain)
+    for it, span in zip(reducing, _spans(place, outer, domain, "reduce")):
+        is_whole = is_whole and span is not None and (
+            can_prove(span.lo <= 0, domain) and can_prove(span.hi >= it.extent - 1, domain)
+        )  # fmt: skip
+    if not is_whole:
+        reason = f"block {place.node.name!r} reduces over a part of its domain there"
+        refuse(place.function, f"{step}: {reason}; other blocks or loops do the rest", place.node.name)
+
+
 def _is_within(before, after, it: BlockIter, domain: Domain) -> bool:
     """Whether all that is computed now, within the domain, was computed before."""
     lo, hi = larger(after.lo, index(0), domain), smaller(after.hi, it.extent - 1, domain)
@@ -249,8 +275,10 @@ def _loops_around(place: Place, shared: int) -> int:
     return sum(type(stmt) is For for stmt in place.path[:shared])
 
 
-def _spans(place: Place, outer: int, domain: Domain) -> list[Span | None]:
-    """The values of the spatial iterators, over all loops but the first `outer` ones."""
+def _spans(
+    place: Place, outer: int, domain: Domain, kind: str = "spatial"
+) -> list[Span | None]:
+    """The values of the iterators of a kind, over all loops but the first `outer` ones."""
     inside = domain
     ranges: dict[Var, Span | None] = {}
     for loop in place.loops[outer:]:
@@ -258,9 +286,7 @@ def _spans(place: Place, outer: int, domain: Domain) -> list[Span | None]:
         last = relax(simplify(loop.start + loop.extent - 1, inside), ranges, inside)
         ranges[loop.var] = Span(first.lo, last.hi) if first and last else None
         inside = inside.bind(loop.var, loop.start, loop.extent)
-    return [
-        relax(it.binding, ranges, inside) for it in place.node.iters if it.kind == "spatial"
-    ]
+    return [relax(it.binding, ranges, inside) for it in place.node.iters if it.kind == kind]
 
 
 def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
@@ -272,10 +298,10 @@ def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
     sequence = old.path[shared]
     top = next(
         i
-        for i, stmt in enumerate(sequence.stmts)
+        for i, stmt in enumerate(substmts(sequence))
         if any(type(s) is For and s.var is target.node.var for s in walk(stmt))
     )
-    for stmt in sequence.stmts[top + 1 : position(sequence, old.path[shared + 1])]:
+    for stmt in substmts(sequence)[top + 1 : position(sequence, old.path[shared + 1])]:
         after.extend(blocks_below(stmt))
     loops = (*target.loops, target.node)[_loops_around(old, shared) :]
     below = block_places(target.up_to(loops[0]))

@@ -14,6 +14,7 @@ from tensorc.ir.walk import substitute, substitute_stmt, uses, variables
 from tensorc.schedule.legality import conjuncts, is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
     Place,
+    blocks_below,
     find_block,
     find_loop,
     fresh,
@@ -24,6 +25,7 @@ from tensorc.schedule.locate import (
     replace,
     root_domain,
 )  # fmt: skip
+from tensorc.schedule.regions import buffers_read, buffers_written
 
 
 def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Function, str]:
@@ -75,6 +77,11 @@ def _check_block(step: str, place: Place, at: For, inner: Sequence[For]) -> None
             f"{step}: the block has no init: it reduces nothing, or was decomposed",
             node.name,
         )
+    for other in blocks_below(at):
+        for buffer in buffers_read(node.init):
+            if other is not node and buffer in buffers_written(other):
+                message = f"its init reads {buffer.name!r}, which {other.name!r} writes in that loop"
+                refuse(function, f"{step}: {message}", other.name)
     moving = [each.var for each in inner]
     for it in node.iters:
         if it.kind == "ordered" and uses(it.binding, moving):

@@ -17,7 +17,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import Update, update_of
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, seq
+from tensorc.ir.stmt import Block, BlockIter, For, IterKind, Stmt, Store, seq
 from tensorc.ir.walk import copy_nest, substitute, substitute_stmt, uses, variables
 from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
@@ -31,6 +31,7 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
+    root_domain,
     starts_at_zero,
 )
 
@@ -69,7 +70,7 @@ def rfactor(function: Function, loop: str, factor_axis: int = 0) -> tuple[Functi
     buffers = _partial_buffers(function, update, axis, at.node.extent)
     spatial, limits = _split_predicate(step, place, reducing)
     partial = _partial_block(place, name, update, buffers, axis, at.node, reducing, spatial, limits)
-    final = _final_nest(place, nest, update, buffers, axis, at.node, spatial)
+    final = _final_nest(place, nest, update, buffers, axis, at.node, reducing, spatial)
     function = replace(place, partial)
     function = function.with_(allocs=(*function.allocs, *buffers))
     return insert_after(find_loop(function, nest[0].var.name), final), name
@@ -119,6 +120,8 @@ def _reduce_loops(step: str, place: Place, at: For, nest: Sequence[For]) -> tupl
         loop: {it.kind for it in node.iters if uses(it.binding, (loop.var,))}
         for loop in place.loops
     }
+    if not kinds[at] and is_const(at.extent, 1):
+        kinds[at] = {"reduce"}  # a loop of one iteration, which bindings leave out
     if kinds[at] != {"reduce"}:
         told = " and ".join(sorted(kinds[at])) or "no"
         deny(at, f"is bound to {told} iterators of block {node.name!r}, not to reduce ones alone")
@@ -155,7 +158,8 @@ def _partial_buffers(function: Function, update: Update, axis: int, extent: Expr
 def _split_predicate(step: str, place: Place, reducing) -> tuple[Expr, Expr]:
     """What of a block's predicate is about spatial iterators, and what is about reduce loops."""
     moving = [loop.var for loop in reducing]
-    spatial, limits = [], []
+    spatial: list[Expr] = []
+    limits: list[Expr] = []
     for part in conjuncts(place.node.predicate):
         (limits if uses(part, moving) else spatial).append(part)
     for part in limits:
@@ -189,7 +193,7 @@ def _partial_block(
         var = Var(fresh(_leaf(loop.var.name), taken))
         taken.add(var.name)
         loops[loop.var] = var
-        kind = "spatial" if loop is at else "reduce"
+        kind: IterKind = "spatial" if loop is at else "reduce"
         iters.append(BlockIter(var, loop.extent, kind, loop.var))
         domain = domain.bind(var, 0, loop.extent)
     for it in node.iters:
@@ -235,6 +239,7 @@ def _final_nest(
     buffers: Sequence[Buffer],
     axis: int,
     at: For,
+    reducing: Sequence[For],
     predicate: Expr,
 ) -> Stmt:
     """The loops of the spatial iterators and of the factored one, around the block itself."""
@@ -243,8 +248,11 @@ def _final_nest(
     taken = loop_names(place.function)
     values: dict[Var, Expr] = {}
     loops: list[For] = []
+    domain = root_domain(place.function)
+    bindings = [it.binding for it in spatial]
     for loop in nest:
-        if any(uses(it.binding, (loop.var,)) for it in spatial):
+        may_be_empty = loop not in reducing and not can_prove(loop.extent >= 1, domain)
+        if may_be_empty or any(uses(e, (loop.var,)) for e in (*bindings, predicate)):
             loops.append(_again(loop, loop.kind, node.name, values, taken))
     loops.append(_again(at, "serial", node.name, values, taken))
     iters = [

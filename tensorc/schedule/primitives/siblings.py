@@ -9,6 +9,7 @@ from tensorc.ir.expr import Var, eq
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import For, Seq, Stmt, seq
+from tensorc.ir.walk import substmts, walk
 from tensorc.schedule.dependence import common_sequence, conflict, meeting, parts_of, position
 from tensorc.schedule.legality import check_only_blocks
 from tensorc.schedule.locate import (
@@ -46,7 +47,7 @@ def fission(function: Function, loop: str, after: str) -> tuple[Function, tuple[
     start, path = len(place.path) - 1, last.path
     gap = _gap(step, place, last)
     sequence, at = path[gap], position(path[gap], path[gap + 1]) + 1
-    first, second = seq(*sequence.stmts[:at]), seq(*sequence.stmts[at:])
+    first, second = seq(*substmts(sequence)[:at]), seq(*substmts(sequence)[at:])
     taken = loop_names(function)
     names: tuple[str, ...] = ()
     for depth in range(gap - 1, start - 1, -1):
@@ -57,8 +58,8 @@ def fission(function: Function, loop: str, after: str) -> tuple[Function, tuple[
             second = seq(second, *node.stmts[number + 1 :])
             continue
         if type(node) is not For or node.kind not in ("serial", "unrolled"):
-            what = f"loop {node.var.name!r} is {node.kind}" if type(node) is For else "a condition"
-            refuse(function, f"{step}: {what} stands between; only serial loops can be made two", loop)
+            what = f"the {node.kind} loop {node.var.name!r}" if type(node) is For else "a condition"
+            refuse(function, f"{step}: {what} cannot be made two; only serial and unrolled loops can", loop)
         _check_apart(step, Place(function, path[:depth]), node, first, second)
         first, second = _loops(node, first, second, taken)
         names = (first.var.name, second.var.name)
@@ -171,17 +172,17 @@ def _merge(step: str, function: Function, kept: Place, other: Place) -> Function
         check_only_blocks(step, place.up_to(place.path[shared + 1]))
     tops = sorted([position(sequence, place.path[shared + 1]) for place in (kept, other)])
     at = _together(step, function, sequence, tops)
-    is_first = sequence.stmts[tops[0]] is kept.path[shared + 1]
+    is_first = substmts(sequence)[tops[0]] is kept.path[shared + 1]
     around = Place(function, kept.path[: shared + 1])
     merged = _merged(step, around, chains[0], chains[1], is_first)
-    stmts = [stmt for i, stmt in enumerate(sequence.stmts) if i not in tops]
+    stmts = [stmt for i, stmt in enumerate(substmts(sequence)) if i not in tops]
     stmts.insert(at, merged)
     return replace(around, seq(*stmts))
 
 
 def _chain(step: str, place: Place, shared: int) -> list[For]:
-    chain = list(place.path[shared + 1 :])
-    for node in chain:
+    chain: list[For] = []
+    for node in place.path[shared + 1 :]:
         if type(node) is not For:
             message = f"{place.node.var.name!r} is not the only child of the loops around it"
             refuse(place.function, f"{step}: {message}", place.node.var.name)
@@ -194,13 +195,14 @@ def _chain(step: str, place: Place, shared: int) -> list[For]:
                 f"{step}: loop {node.var.name!r} does not start at 0",
                 node.var.name,
             )
+        chain.append(node)
     return chain
 
 
-def _together(step: str, function: Function, sequence: Seq, tops: Sequence[int]) -> int:
+def _together(step: str, function: Function, sequence: Stmt, tops: Sequence[int]) -> int:
     """Where in the sequence, without the two nests, they can stand together."""
-    first, second = [blocks_below(sequence.stmts[top]) for top in tops]
-    between = [b for stmt in sequence.stmts[tops[0] + 1 : tops[1]] for b in blocks_below(stmt)]
+    first, second = [blocks_below(substmts(sequence)[top]) for top in tops]
+    between = [b for stmt in substmts(sequence)[tops[0] + 1 : tops[1]] for b in blocks_below(stmt)]
     problem = meeting(between, second)
     if problem is None:
         return tops[0]
@@ -242,7 +244,5 @@ def _merged(
 
 
 def _substituted_chain(chain: Sequence[For], values) -> list[For]:
-    nodes = [substituted(chain[0], values, None, Domain())]
-    while len(nodes) < len(chain):
-        nodes.append(nodes[-1].body)
-    return nodes
+    new = substituted(chain[0], values, None, Domain())
+    return [stmt for stmt in walk(new) if type(stmt) is For][: len(chain)]

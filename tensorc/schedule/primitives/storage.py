@@ -65,7 +65,7 @@ def _internal(function: Function, block: str, buffer: str | int, step: str) -> B
     written = buffers_written(node)
     touched = dict.fromkeys((*written, *buffers_read(node)))
     if type(buffer) is int and 0 <= buffer < len(written):
-        found = written[buffer]
+        found: Buffer | None = written[buffer]
     else:
         found = next((known for known in touched if known.name == buffer), None)
     if found is None:

@@ -30,7 +30,6 @@ from tensorc.schedule.locate import (
     loop_names,
     refuse,
     replace,
-    root_domain,
 )
 from tensorc.schedule.primitives.loops import (
     check_factors,
@@ -63,7 +62,8 @@ def loop_partition(
     check_factors(step, place, factors)
     domain = place.domain()
     extents = _parts(step, place, factors, domain)
-    names, start = Names(function), index(0)
+    names = Names(function)
+    start: Expr = index(0)
     taken = loop_names(function)
     parts: list[For] = []
     for number, extent in enumerate(extents):
@@ -72,10 +72,11 @@ def loop_partition(
         names.loops.add(var.name)
         body = place.node.body if number == 0 else names.copy(place.node.body)[0]
         inside = domain.bind(var, 0, extent)
+        reducing = _reducing(body, place.node.var)
         value = simplify(start + var, inside)
         body = substituted(body, {place.node.var: value}, None, inside)
         ranges = {var: Span(index(0), simplify(extent - 1, domain))}
-        body = _reduced(body, var, ranges, inside)
+        body = _reduced(body, reducing, ranges, inside)
         node = place.node
         parts.append(For(var, index(0), extent, "serial", body, node.annotations))
         start = simplify(start + extent, domain)
@@ -94,40 +95,48 @@ def _parts(step: str, place: Place, factors, domain: Domain) -> list[Expr]:
     if None not in factors:
         parts.append(left)
     parts = [part for part in parts if not is_const(part, 0)]
-    if not can_prove(parts[0] >= 1, domain) and _reduces(place):
+    reduces = any(_reducing(place.node.body, place.node.var).values())
+    if reduces and not can_prove(parts[0] >= 1, domain):
         message = "the first part may have no iterations, and a block below starts its reduction there"
         refuse(place.function, f"{step}: {message}", name)
     return parts or [index(0)]
 
 
-def _reduces(place: Place) -> bool:
-    return any(
-        it.kind == "reduce" and uses(it.binding, (place.node.var,))
-        for block in blocks_below(place.node)
-        for it in block.iters
-    )
+def _reducing(stmt: Stmt, var: Var) -> dict[str, set[str]]:
+    """The reduce iterators that a loop is bound to, by the block's name."""
+    return {
+        block.name: {
+            it.var.name for it in block.iters if it.kind == "reduce" and uses(it.binding, (var,))
+        }
+        for block in blocks_below(stmt)
+    }
 
 
-def _reduced(stmt: Stmt, var: Var, ranges: Mapping[Var, Span | None], domain: Domain) -> Stmt:
+def _reduced(
+    stmt: Stmt,
+    reducing: Mapping[str, set[str]],
+    ranges: Mapping[Var, Span | None],
+    domain: Domain,
+) -> Stmt:
     """A part whose blocks reduce over just the values that their reduce iterators have there."""
     match stmt:
         case For(inner, start, extent):
             span = Span(start, start + extent - 1) if not uses(extent, ranges) else None
             ranges, domain = {**ranges, inner: span}, domain.bind(inner, start, extent)
         case Block():
-            return _reduced_block(stmt, var, ranges, domain)
-    return map_substmts(stmt, lambda s: _reduced(s, var, ranges, domain))
+            return _reduced_block(stmt, reducing[stmt.name], ranges, domain)
+    return map_substmts(stmt, lambda s: _reduced(s, reducing, ranges, domain))
 
 
-def _reduced_block(block: Block, var: Var, ranges, domain: Domain) -> Block:
+def _reduced_block(block: Block, reducing: set[str], ranges, domain: Domain) -> Block:
     iters, values, init = [], {}, block.init
     for it in block.iters:
-        span = relax(it.binding, ranges, domain) if it.kind == "reduce" else None
-        if span is None or not uses(it.binding, (var,)) or not _is_free(it.binding, ranges):
+        span = relax(it.binding, ranges, domain) if it.var.name in reducing else None
+        first = bounds(it.binding, domain).lo if it.var.name in reducing else 0
+        init = None if first is not None and first > 0 else init
+        if span is None or not _is_free(it.binding, ranges):
             iters.append(it)
             continue
-        first = bounds(span.lo, domain).lo
-        init = None if first is not None and first > 0 else init
         new = Var(it.var.name, it.var.dtype)
         values[it.var] = simplify(new + span.lo, domain)
         binding = simplify(it.binding - span.lo, domain)
@@ -202,4 +211,4 @@ def _condition(function: Function, condition: str | Expr) -> Expr:
         refuse(function, f"specialize({text}): the condition is {test.dtype}, not bool")
     if not variables(test):
         refuse(function, f"specialize({text}): the condition reads no variable; {known}")
-    return simplify(test, root_domain(function))
+    return test

@@ -1,0 +1,272 @@
+"""reverse_compute_at and reverse_compute_inline: consumers go where their producers are."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
+from tensorc.schedule.primitives.inlining import reverse_compute_inline
+from tensorc.schedule.primitives.layout import transform_layout
+from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
+from tensorc.schedule.primitives.placement import reverse_compute_at
+from tests.schedule.same import assert_same
+from tests.schedule.test_loops import body, lines, refused
+
+
+def relu(m=8, n=6, read="T[i, j]"):
+    """A product and what is done with its result."""
+    return parse(f"""
+function relu(A: float32[{m}, 12], B: float32[12, {n}], V: float32[{n}], out C: float32[{m}, {n}])
+  alloc T: float32[{m}, {n}]
+  for T.i in 0 .. {m}
+    for T.j in 0 .. {n}
+      for T.k in 0 .. 12
+        block T
+          spatial i: {m} = T.i
+          spatial j: {n} = T.j
+          reduce k: 12 = T.k
+          init
+            T[i, j] = float32(0.0)
+          T[i, j] = T[i, j] + A[i, k] * B[k, j]
+  for C.i in 0 .. {m}
+    for C.j in 0 .. {n}
+      block C
+        spatial i: {m} = C.i
+        spatial j: {n} = C.j
+        C[i, j] = max({read} + V[j], float32(0.0))
+""")
+
+
+def two(read="T[i, j]", shape="8, 6", write="C[i, j]", m=8, n=6, tm=8, tn=6):
+    """Two complete blocks."""
+    return parse(f"""
+function two(A: float32[{tm}, {tn}], V: float32[8], out C: float32[{shape}])
+  alloc T: float32[{tm}, {tn}]
+  for T.i in 0 .. {tm}
+    for T.j in 0 .. {tn}
+      block T
+        spatial i: {tm} = T.i
+        spatial j: {tn} = T.j
+        T[i, j] = A[i, j] * float32(2.0)
+  for C.i in 0 .. {m}
+    for C.j in 0 .. {n}
+      block C
+        spatial i: {m} = C.i
+        spatial j: {n} = C.j
+        {write} = {read} + V[i]
+""")
+
+
+# reverse_compute_at
+
+
+def test_a_consumer_under_a_tile_of_its_producer():
+    function, (i0, i1) = split(relu(), "T.i", (None, 4))
+    function, (j0, j1) = split(function, "T.j", (None, 3))
+    function = reorder(function, (i0, j0, i1, j1))
+    after = reverse_compute_at(function, "C", j0)
+    assert body(after) == lines("""
+alloc T: float32[8, 6]
+for T.i.0 in 0 .. 2
+  for T.j.0 in 0 .. 2
+    for T.i.1 in 0 .. 4
+      for T.j.1 in 0 .. 3
+        for T.k in 0 .. 12
+          block T
+            spatial i: 8 = T.i.0 * 4 + T.i.1
+            spatial j: 6 = T.j.0 * 3 + T.j.1
+            reduce k: 12 = T.k
+            init
+              T[i, j] = float32(0.0)
+            T[i, j] = T[i, j] + A[i, k] * B[k, j]
+    for C.i in 0 .. 4
+      for C.j in 0 .. 3
+        block C
+          spatial i: 8 = T.i.0 * 4 + C.i
+          spatial j: 6 = T.j.0 * 3 + C.j
+          C[i, j] = max(T[i, j] + V[j], float32(0.0))
+""")
+    assert_same(relu(), after)
+    assert_same(relu(), vectorize(parallel(after, i0), "C.j"))
+
+
+@pytest.mark.parametrize("m, n", [(8, 6), (9, 7), (3, 2), (1, 1)])
+@pytest.mark.parametrize("position", range(4))
+def test_tails_are_those_of_the_producer(m, n, position):
+    function, (i0, i1) = split(relu(m, n), "T.i", (None, 4))
+    function, (j0, j1) = split(function, "T.j", (None, 3))
+    order = (i0, j0, i1, j1)
+    after = reverse_compute_at(reorder(function, order), "C", order[position])
+    assert_same(relu(m, n), after)
+
+
+def test_fused_and_remapped_producers():
+    function, name = fuse(relu(), ("T.i", "T.j"))
+    assert_same(relu(), reverse_compute_at(function, "C", name))
+    function = transform_layout(relu(), "T", "T", lambda i, j: (i // 4, j, i % 4))
+    assert_same(relu(), reverse_compute_at(function, "C", "T.i"))
+
+
+def test_a_consumer_that_reduces():
+    function = parse("""
+function rows(A: float32[8, 6], out C: float32[8])
+  alloc T: float32[8, 6]
+  for T.i in 0 .. 8
+    for T.j in 0 .. 6
+      block T
+        spatial i: 8 = T.i
+        spatial j: 6 = T.j
+        T[i, j] = A[i, j] * float32(2.0)
+  for C.i in 0 .. 8
+    for C.k in 0 .. 6
+      block C
+        spatial i: 8 = C.i
+        reduce k: 6 = C.k
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + T[i, k]
+""")
+    after = reverse_compute_at(function, "C", "T.i")
+    assert_same(function, after)
+    assert refused(reverse_compute_at, function, "C", "T.j") == (
+        "reverse_compute_at(block 'C', loop 'T.j'): block 'C' reads elements of buffer 'T' that block "
+        "'T' writes in later iterations"
+    )
+
+
+def test_symbolic_extents():
+    function, (i0, _) = split(relu("m", "n"), "T.i", (None, 4))
+    after = reverse_compute_at(function, "C", i0)
+    for m in (0, 1, 4, 9):
+        assert_same(relu("m", "n"), after, m=m, n=3)
+
+
+def test_what_reverse_compute_at_refuses():
+    function = relu()
+    assert refused(reverse_compute_at, function, "C", "T.k") == (
+        "reverse_compute_at(block 'C', loop 'T.k'): block 'C' reads elements of buffer 'T' that block "
+        "'T' writes in later iterations"
+    )
+    assert refused(reverse_compute_at, function, "C", "C.i") == (
+        "reverse_compute_at(block 'C', loop 'C.i'): the block is under that loop already"
+    )
+    assert refused(reverse_compute_at, function, "T", "C.i") == (
+        "reverse_compute_at(block 'T', loop 'C.i'): the block runs before that loop; it can only "
+        "move to one before it"
+    )
+    assert refused(reverse_compute_at, vectorize(function, "T.j"), "C", "T.j") == (
+        "reverse_compute_at(block 'C', loop 'T.j'): loop 'T.j' is vectorized; move the block before "
+        "vectorizing"
+    )
+    assert refused(reverse_compute_at, relu(read="V[j]"), "C", "T.i") == (
+        "reverse_compute_at(block 'C', loop 'T.i'): no block below 'T.i' writes what 'C' reads"
+    )
+    assert refused(reverse_compute_at, relu(8, 8, "T[j, i]"), "C", "T.k") == (
+        "reverse_compute_at(block 'C', loop 'T.k'): block 'C' reads elements of buffer 'T' that block "
+        "'T' writes in later iterations"
+    )
+    assert_same(relu(8, 8, "T[j, i]"), reverse_compute_at(relu(8, 8, "T[j, i]"), "C", "T.i"))
+
+
+def test_a_consumer_that_leaves_points_out_stays():
+    function = relu(read="if_then_else(i >= 1, T[i - 1, j], float32(0.0))")
+    assert refused(reverse_compute_at, function, "C", "T.i") == (
+        "reverse_compute_at(block 'C', loop 'T.i'): what 'C' can compute in all iterations is not "
+        "shown to be the whole that it computes"
+    )
+
+
+def test_what_stands_between_is_seen():
+    function = parse("""
+function three(A: float32[8], out S: float32[8], out C: float32[8])
+  alloc T: float32[8]
+  for T.i in 0 .. 8
+    block T
+      spatial i: 8 = T.i
+      T[i] = A[i] * float32(2.0)
+  for S.i in 0 .. 8
+    block S
+      spatial i: 8 = S.i
+      S[i] = A[i]
+  for C.i in 0 .. 8
+    block C
+      spatial i: 8 = C.i
+      C[i] = T[i] + S[7 - i]
+""")
+    assert refused(reverse_compute_at, function, "C", "T.i") == (
+        "reverse_compute_at(block 'C', loop 'T.i'): it would run before what it must follow: 'S' and "
+        "'C' share buffer 'S'"
+    )
+    assert refused(reverse_compute_inline, function, "C") == (
+        "reverse_compute_inline(block 'C'): 'S', which runs between, touches 'S'"
+    )
+
+
+# reverse_compute_inline
+
+
+def test_a_consumer_in_its_producer():
+    function = reverse_compute_inline(two(), "C")
+    assert body(function) == lines("""
+for T.i in 0 .. 8
+  for T.j in 0 .. 6
+    block T
+      spatial i: 8 = T.i
+      spatial j: 6 = T.j
+      C[i, j] = A[i, j] * float32(2.0) + V[i]
+""")
+    assert_same(two(), function)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"read": "T[j, i]", "shape": "6, 8", "m": 6, "n": 8},
+        {"read": "T[i, j]", "shape": "6, 8", "write": "C[j, i]"},
+        {"read": "T[i + 1, j]", "shape": "7, 6", "m": 7},
+        {"read": "T[i, j + 2]", "shape": "8, 4", "n": 4},
+        {"read": "T[i * 2 + j, 0]", "shape": "4, 2", "m": 4, "n": 2, "tn": 1},
+        {"read": "T[i, 3]", "shape": "8, 1", "n": 1},
+        {"read": "T[i, j] * T[i, j]"},
+    ],
+)
+def test_reads_at_places_that_tell_the_iterators(arguments):
+    before = two(**arguments)
+    after = reverse_compute_inline(before, "C")
+    assert "block C" not in show(after) and "alloc" not in show(after)
+    assert_same(before, after)
+
+
+def test_a_part_of_the_producer_is_stored_under_a_condition():
+    function = reverse_compute_inline(two("T[i + 1, j]", "7, 6", m=7), "C")
+    assert "if i >= 1\n        C[i - 1, j] = " in body(function)
+
+
+def test_split_producers():
+    function, _ = split(two(), "T.i", (None, 3))
+    assert_same(two(), reverse_compute_inline(function, "C"))
+
+
+def test_what_reverse_compute_inline_refuses():
+    assert refused(reverse_compute_inline, relu(), "C") == (
+        "reverse_compute_inline(block 'C'): 'T' has reduce iterators; both blocks must be complete"
+    )
+    assert refused(reverse_compute_inline, two("T[i, 0]"), "C") == (
+        "reverse_compute_inline(block 'C'): the places that it reads do not tell its iterators"
+    )
+    assert refused(reverse_compute_inline, two("T[i, j] * T[i, 0]"), "C") == (
+        "reverse_compute_inline(block 'C'): it reads 'T' at 2 places; one is what a producer can serve"
+    )
+    assert refused(reverse_compute_inline, two(), "T").endswith(
+        "it must read one internal buffer that one block writes and nothing else reads; there are none"
+    )
+    function, _ = split(two(), "C.i", (None, 3))
+    assert refused(reverse_compute_inline, function, "C") == (
+        "reverse_compute_inline(block 'C'): it has a predicate; inline it before its loops are split"
+    )
+    guarded = two("if_then_else(i >= 1, T[i - 1, j], float32(0.0))")
+    assert refused(reverse_compute_inline, guarded, "C") == (
+        "reverse_compute_inline(block 'C'): it reads 'T' under a condition, so that some of its "
+        "elements come from no element of that"
+    )
