@@ -474,9 +474,10 @@ def test_a_variable_with_the_name_of_an_argument():
     P = te.placeholder((4,), name="P")
     for var, other in ((x, "Q"), (y, "P")):
         Q = te.compute((4,), lambda i: P[i] * te.cast(var, "float32"), name=other)
-        with refused(f"lower: variable {var.name!r} and a tensor have one name, by which the kernel takes them"):
+        same = f"lower: variable {var.name!r} and a tensor have one name, by which the kernel takes them; rename one"
+        with refused(same):
             te.lower([P, Q])
-        with refused("rename one"):
+        with refused(same):
             te.symbols([P, Q])
 
 
