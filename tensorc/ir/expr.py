@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 from tensorc.dtypes import DType, bool_, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
+from tensorc.ir.ufuncs import advice
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -67,7 +68,6 @@ class Expr(Node):
     """A value: scalar, or a vector where its dtype has lanes. `dtype` is set when a node is made."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy's operators leave theirs to ours, whichever side it stands on
     dtype: DType
 
     @property
@@ -120,8 +120,24 @@ class Expr(Node):
     def __rmod__(self, other):
         return mod(other, self)
 
+    def __pow__(self, other):
+        return power(self, other)
+
+    def __rpow__(self, other):
+        return power(other, self)
+
     def __neg__(self):
         return neg(self)
+
+    def __abs__(self):
+        return absolute(self)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **_):
+        """NumPy's operators leave theirs to ours, whichever side an array or a scalar of NumPy stands on."""
+        operation = _UFUNCS.get(ufunc.__name__) if method == "__call__" else None
+        if operation is None:
+            raise ExpressionError(advice(ufunc.__name__, method))
+        return operation(*inputs)
 
     def __lt__(self, other):
         return _compare(LT, self, other)
@@ -677,6 +693,42 @@ def mod(a, b) -> Expr:
     return Const(0, a.dtype) if is_const(b, 1) else Mod(a, b)
 
 
+MOST_FACTORS = 8  # that a power of integers is multiplied out to
+
+
+def power(a, b) -> Expr:
+    """a**b of floats; of integers where b is a small number, as multiplications."""
+    a, b = match_dtypes("a ** b", a, b)
+    if a.dtype.is_float:
+        is_square = type(b) is Const and b.value == 2  # multiplied, it is rounded as well
+        return Mul(a, a) if is_square else Call("pow", (a, b), a.dtype)
+    _numeric("a ** b", a.dtype)
+    if type(b) is not Const or not 0 <= b.value <= MOST_FACTORS:
+        exponent = f"exponent {b.value}" if type(b) is Const else "the exponent"
+        raise ExpressionError(
+            f"a ** b: {exponent} of {a.dtype} is not a number from 0 to {MOST_FACTORS}; cast to a float, or use << "
+            "for powers of 2"
+        )
+    return _multiplied(a, b.value)
+
+
+def _multiplied(value: Expr, times: int) -> Expr:
+    if times == 0:
+        return const(1, value.dtype)
+    if times == 1:
+        return value
+    half = _multiplied(value, times // 2)
+    square = mul(half, half)
+    return mul(square, value) if times % 2 else square
+
+
+def absolute(value) -> Expr:
+    """The absolute value of an integer or a float."""
+    value = as_expr(value)
+    _numeric("abs(a)", value.dtype)
+    return Call("abs", (value,), value.dtype)
+
+
 def neg(value) -> Expr:
     value = as_expr(value)
     _numeric("-a", value.dtype)
@@ -733,6 +785,29 @@ def _bitwise(cls, a, b) -> Expr:
     if not a.dtype.is_int:
         raise ExpressionError(f"a {cls.symbol} b: operands are {a.dtype}, not integers")
     return cls(a, b)
+
+
+_UFUNCS = {  # by what NumPy calls its operators
+    "add": add,
+    "subtract": sub,
+    "multiply": mul,
+    "divide": div,
+    "floor_divide": floordiv,
+    "remainder": mod,
+    "power": power,
+    "negative": neg,
+    "equal": lambda a, b: a is b,  # as of nodes: no array or scalar is one
+    "not_equal": lambda a, b: a is not b,
+    "less": lambda a, b: _compare(LT, a, b),
+    "less_equal": lambda a, b: _compare(LE, a, b),
+    "greater": lambda a, b: _compare(GT, a, b),
+    "greater_equal": lambda a, b: _compare(GE, a, b),
+    "bitwise_and": lambda a, b: _bitwise(BitAnd, a, b),
+    "bitwise_or": lambda a, b: _bitwise(BitOr, a, b),
+    "bitwise_xor": lambda a, b: _bitwise(BitXor, a, b),
+    "left_shift": lambda a, b: _bitwise(ShiftLeft, a, b),
+    "right_shift": lambda a, b: _bitwise(ShiftRight, a, b),
+}
 
 
 def logical_and(*conditions) -> Expr:

@@ -153,6 +153,12 @@ class Tensor:
             )
         return Load(self.buffer, tuple([self._index(d, i) for d, i in enumerate(indices)]))
 
+    def __array_ufunc__(self, ufunc, method, *_, **__):
+        raise ExpressionError(
+            f"np.{ufunc.__name__}: tensor {self.name!r} has no elements yet; index it in the function "
+            f"of a te.compute, {self.name}[...], and use the functions of te"
+        )
+
     def _index(self, dimension: int, value) -> Expr:
         if isinstance(value, Expr):
             if value.dtype is int64:

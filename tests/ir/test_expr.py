@@ -157,6 +157,20 @@ def test_numpy_scalars_keep_theirs_on_either_side():
             build()
     with pytest.raises(ExpressionError, match="neither an expression nor a number"):
         np.ones(2) * X
+    assert show(np.float32(1) < X) == "float32(1.0) < x" and show(np.int64(1) << I) == "1 << i"
+    assert (np.float32(1) == X) is False and (np.float32(1) != X) is True
+
+
+def test_powers():
+    assert X**2 == X * X and X**3 == call("pow", X, 3.0) and 2**X == call("pow", 2.0, X)
+    assert X**Y == call("pow", X, Y) and np.float32(2) ** X == 2**X
+    assert I**0 == index(1) and I**1 is I and I**2 == I * I
+    assert I**5 == I * I * (I * I) * I and I**8 == (I**4) * (I**4)
+    assert (B**3).dtype is B.dtype
+
+
+def test_absolute_values():
+    assert abs(X) == call("abs", X) and abs(I) == call("abs", I)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +193,19 @@ def test_numpy_scalars_keep_theirs_on_either_side():
         (lambda: I / 2, "a / b: operands are int64; use // for integers, or cast to a float"),
         (lambda: X % 2, "a % b: operands are float32; use te.fmod for floats"),
         (lambda: X & 1, "a & b: operands are float32, not integers"),
+        (lambda: I**9, r"a \*\* b: exponent 9 of int64 is not a number from 0 to 8; cast to a float, or use <<"),
+        (lambda: I**-1, r"a \*\* b: exponent -1 of int64 is not a number from 0 to 8"),
+        (lambda: 2**I, r"a \*\* b: the exponent of int64 is not a number from 0 to 8"),
+        (lambda: I**0.5, "literal 0.5 is no int64: cast one of the operands"),
+        (lambda: X**I, r"a \*\* b: operands are float32 and int64; cast one of them"),
+        (lambda: P**2, "literal 2 cannot stand beside bool"),
+        (lambda: P**P, r"a \*\* b: bool has no arithmetic"),
+        (lambda: abs(P), r"abs\(a\): bool has no arithmetic"),
+        (lambda: np.sqrt(X), r"np.sqrt: NumPy cannot compute with an expression; use te.sqrt$"),
+        (lambda: np.abs(X), r"np.absolute: NumPy cannot compute with an expression; use te.abs$"),
+        (lambda: np.maximum(X, 0), r"np.maximum: .*; use te.maximum$"),
+        (lambda: np.sign(X), r"np.sign: .*; use the operators and the functions of te$"),
+        (lambda: np.sum(X), r"np.add.reduce: .*; use te.sum or its kin over a te.reduce_axis$"),
         (lambda: ~X, "float32, not integers|does not fit|is no"),
         (lambda: logical_and(I), "all: a condition is int64, not bool"),
         (lambda: logical_or(I), "any: a condition is int64, not bool"),

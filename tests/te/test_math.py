@@ -9,6 +9,7 @@ import pytest
 
 from tensorc import te
 from tensorc.errors import ExpressionError, UnsupportedError
+from tensorc.ir import ufuncs
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.printer import show
@@ -129,3 +130,27 @@ def test_limits_of_dtypes():
     assert (te.min_value("uint16").value, te.max_value("uint16").value) == (0, 65535)
     assert (te.min_value("float64").value, te.max_value("float32").value) == (-math.inf, math.inf)
     assert (te.min_value("bool").value, te.max_value("bool").value) == (False, True)
+
+
+def test_powers_and_absolute_values_of_elements():
+    A = te.placeholder((2, 3), name="A")
+    I = te.placeholder((2,), "int32", name="I")
+    k = te.reduce_axis(3, name="k")
+    P = te.compute((2,), lambda i: te.sum(A[i, k], axis=k) ** 2 + abs(A[i, 0]) ** 0.5, name="P")
+    Q = te.compute((2,), lambda i: I[i] ** 3 - abs(I[i]), name="Q")
+    function = te.lower([A, I, P, Q])
+    assert show(function).count("block P_") == 1  # the sum is made once
+    a, i = np.array([[-4, 1, 2], [9, 0, 1]], "f4"), np.array([-3, 2], "i4")
+    p, q = interpret(function, a, i)
+    np.testing.assert_array_equal(p, [3, 103])
+    np.testing.assert_array_equal(q, [-30, 6])
+
+
+def test_functions_of_numpy_are_refused():
+    A = te.placeholder((2,), name="A")
+    with pytest.raises(ExpressionError, match=r"^np.exp: NumPy cannot .* expression; use te.exp$"):
+        te.compute((2,), lambda i: np.exp(A[i]))
+    with pytest.raises(ExpressionError, match=r"^np.exp: tensor 'A' has no elements yet; index it"):
+        np.exp(A)
+    for name in set(ufuncs.NAMES.values()):
+        assert callable(getattr(te, name))
