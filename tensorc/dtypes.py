@@ -102,7 +102,8 @@ _INTERNED: dict[str, DType] = {}
 
 
 def dtype(of) -> DType:
-    """The DType for a name ("float32", "float32x16"), a NumPy type, a Python type or a DType.
+    """The DType for a name ("float32", "float32x16"; NumPy's "f4" and "single", too), a NumPy type, a Python type or a
+    DType.
 
     Raises ExpressionError for a type that tensorc does not know.
     """
@@ -112,6 +113,8 @@ def dtype(of) -> DType:
         return _INTERNED[of]
     name = of if isinstance(of, str) else _name_of(of)
     base, lanes = _parse(name)
+    if base not in _KINDS:
+        base = _name_by_numpy(base)
     if base not in _KINDS:
         raise ExpressionError(f"dtype {name!r}: unknown; known are {', '.join(_KINDS)}")
     canonical = base if lanes == 1 else f"{base}x{lanes}"
@@ -125,11 +128,22 @@ def _parse(name: str) -> tuple[str, int]:
     return name, 1
 
 
+def _name_by_numpy(name: str) -> str:
+    """What NumPy calls a type that it knows by several names, in the byte order of this machine."""
+    try:
+        known = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError):
+        return name
+    return known.name if known.isnative else name
+
+
 def _name_of(of) -> str:
     try:
-        return np.dtype(of).name
+        if of is not None:  # float64 to NumPy
+            return np.dtype(of).name
     except TypeError:
-        raise ExpressionError(f"dtype {of!r}: not a name, a NumPy type or a tensorc dtype") from None
+        pass
+    raise ExpressionError(f"dtype {of!r}: not a name, a NumPy type or a tensorc dtype")
 
 
 bool_ = dtype("bool")
