@@ -41,12 +41,16 @@ def conflict(loop: Place, first: Sequence[Place], second: Sequence[Place]) -> st
     What must not be is that such two touch one element and one of them writes it, unless the
     value that is written has been there before.
     """
-    early, late = touches(first), touches(second)
-    for buffer in _shared([t.buffer for t in early], [t.buffer for t in late]):
+    touched = [
+        {buffer for p in part for buffer in stored(p.node) | loaded(p.node)}
+        for part in (first, second)
+    ]
+    written = {buffer for p in (*first, *second) for buffer in stored(p.node)}
+    shared = [buffer for buffer in _shared(*touched) if buffer in written]
+    early, late = touches(first, shared), touches(second, shared)
+    for buffer in shared:
         a = [touch for touch in early if touch.buffer is buffer]
         b = [touch for touch in late if touch.buffer is buffer]
-        if not any(touch.is_store for touch in (*a, *b)):
-            continue
         if splits_buffer(loop, (*a, *b)) or _is_settled(loop, first, a, b):
             continue
         for x in a:

@@ -6,7 +6,7 @@ What is not proved is refused: every answer here is "yes, always" or "not known"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
@@ -184,12 +184,14 @@ def _recombined(known: set[Expr], domain: Domain) -> Iterator[Expr]:
 # What the iterations of one loop touch.
 
 
-def touches(places: Iterable[Place]) -> tuple[Touch, ...]:
-    """The loads and stores of blocks."""
-    return tuple([touch for place in places for touch in _touches(place)])
+def touches(
+    places: Iterable[Place], buffers: Collection[Buffer] | None = None
+) -> tuple[Touch, ...]:
+    """The loads and stores of blocks, of these buffers only if they are given."""
+    return tuple([touch for place in places for touch in _touches(place, buffers)])
 
 
-def _touches(place: Place) -> Iterator[Touch]:
+def _touches(place: Place, wanted: Collection[Buffer] | None) -> Iterator[Touch]:
     block = place.node
     values = {it.var: it.binding for it in block.iters}
     domain = place.domain()
@@ -197,12 +199,15 @@ def _touches(place: Place) -> Iterator[Touch]:
     def at(indices) -> tuple[Expr, ...]:
         return tuple([simplify(substitute(index, values), domain) for index in indices])
 
+    def is_wanted(buffer: Buffer) -> bool:
+        return wanted is None or buffer in wanted
+
     for buffers, is_store in ((stored(block), True), (loaded(block), False)):
-        if CHECKS in buffers:
+        if CHECKS in buffers and is_wanted(CHECKS):
             yield Touch(place, domain, frozenset(), CHECKS, (index(0),), is_store)
     for root in exprs(block):
         for expr in walk_expr(root):
-            if type(expr) is Load:
+            if type(expr) is Load and is_wanted(expr.buffer):
                 yield Touch(place, domain, frozenset(), expr.buffer, expr.indices, False)
     for part in _parts(block):
         stmts = list(walk(part))
@@ -213,10 +218,10 @@ def _touches(place: Place) -> Iterator[Touch]:
                 start, extent = substitute(stmt.start, values), substitute(stmt.extent, values)
                 inside = inside.bind(stmt.var, start, extent)
         for stmt in stmts:
-            if type(stmt) is Store:
+            if type(stmt) is Store and is_wanted(stmt.buffer):
                 yield Touch(place, inside, local, stmt.buffer, at(stmt.indices), True)
         for expr in all_exprs(part):
-            if type(expr) is Load:
+            if type(expr) is Load and is_wanted(expr.buffer):
                 yield Touch(place, inside, local, expr.buffer, at(expr.indices), False)
 
 

@@ -194,7 +194,8 @@ def _ready(block: Block, loop: For, domain: Domain) -> dict[Var, _Need] | None:
     inside = block_domain(block, Domain())
     some = False
     for buffer in buffers_read(block):
-        writes = [a for a in accesses(loop.body, buffer, domain) if a.is_store]
+        stores = [a for a in accesses(loop.body, buffer, domain) if a.is_store]
+        writes = list({(a.indices, a.predicate): a for a in stores}.values())
         some = some or bool(writes)
         reads = {
             tuple([simplify(each, inside) for each in e.indices])
