@@ -22,10 +22,10 @@ demo: $(VENV)/.demo
 	$(RUN) examples/demo.py
 
 test: env
-	$(RUN) -m pytest -m "not large"
+	$(RUN) -m pytest -n auto -m "not large" --durations=15
 
 test-all: env
-	$(RUN) -m pytest -p tests.resume
+	$(RUN) -m pytest -n auto -p tests.resume
 
 bench: env
 	mkdir -p out/bench
