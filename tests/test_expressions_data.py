@@ -584,6 +584,34 @@ def test_gathers_in_a_scan_are_checked_before_it():
     fails(args, "access X[I[t], i]: index 10 of dimension 0 at t = 3 is outside 0..9", x, at)
 
 
+def prefix_sums(extent, init):
+    """Sums of so many first elements of X[n], the first `init` of them 0."""
+    X, state = te.placeholder((N,), name="X"), te.placeholder((extent,), name="state")
+    step = te.compute((extent,), lambda t: state[t - 1] + X[te.minimum(t - 1, N - 1)], name="step")
+    return [X, te.scan(te.compute((init,), lambda t: 0.0, name="zero"), step, state, name="S")]
+
+
+N = te.var("n")
+
+
+@pytest.mark.parametrize("n", [1, 2, 33])
+def test_scans_of_symbolically_many_steps(n):
+    x = numbers(n)
+    np.testing.assert_array_equal(runs(prefix_sums(N + 1, 1), x), np.append(0, np.cumsum(x)))
+    np.testing.assert_array_equal(runs(prefix_sums(N, 1), x), np.append(0, np.cumsum(x[:-1])))
+    np.testing.assert_array_equal(runs(prefix_sums(N + 1, N), x), np.append(np.zeros(n), x[-1]))
+
+
+def test_symbolic_steps_that_do_not_fit_stop_the_call():
+    none = np.zeros(0, "f4")
+    np.testing.assert_array_equal(runs(prefix_sums(N + 1, 1), none), [0])
+    fails(prefix_sums(N, 1), "scan 'S': init 'zero' has 1 steps, the scan has 0", none)
+    fails(prefix_sums(N + 1, N), "scan 'S': init 'zero' has 0 steps, one at least is needed", none)
+    X, S = prefix_sums(N, 1)
+    other = te.scan(S.maker.inits[0], S.maker.updates[0], S.maker.states[0], name="other")
+    assert te.canonical_text([X, S]) != te.canonical_text([X, other])  # the kernel tells the name
+
+
 STATE = te.placeholder((8, 5), name="state")
 FIRST = te.placeholder((1, 5), name="first")
 
@@ -621,7 +649,7 @@ SCANS = [
     ),
     (
         lambda: (te.placeholder((0, 5), name="none"), step_of(lambda t, i: STATE[t - 1, i]), STATE),
-        "scan 'S': init 'none' is not known to have a step along axis 0",
+        "scan 'S': init 'none' has no step along axis 0",
     ),
     (
         lambda: (te.placeholder((1, 5), "int32", name="whole"), step_of(lambda t, i: STATE[t - 1, i]), STATE),
@@ -639,6 +667,30 @@ def test_scans_that_are_refused(tensors, message):
     with refused(message):
         S = te.scan(*tensors(), name="S")
         te.lower([FIRST, S])
+
+
+def test_messages_show_expressions_as_they_are_written():
+    n = te.var("n")
+    state, k = te.placeholder((n + 1,), name="state"), te.reduce_axis(4, name="k")
+    step = te.compute((n + 1,), lambda t: state[t - 1], name="step")
+    first = te.placeholder((n + 2,), name="first")
+    assert repr(state) == "Tensor(state: float32[n + 1])"
+    with refused("scan 'S': init 'first' has n + 2 steps, state 'state' has n + 1"):
+        te.scan(first, step, state, name="S")
+    with refused("scan 'S': 'wide' has shape (1, n), which must be that of state 'state', (n + 1) but for axis 0"):
+        te.scan(te.placeholder((1, n), name="wide"), step, state, name="S")
+    with refused("scan 'S': update is the expression state[n], not a tensor or a sequence of tensors"):
+        te.scan(first, state[n], state, name="S")
+    with refused("update 'U': the expression state[k] is not a tensor"):
+        te.update(state[k], k, 1.0, name="U")
+    with refused("update 'U': axis the expression k + 1 is not a te.reduce_axis"):
+        te.update(state, k, 1.0, axis=k + 1, name="U")
+    with refused("arguments: argument 1 is the expression state[0] * state[0], not a tensor"):
+        te.lower([state, state[0] ** 2])
+    with refused("compute 'C': the expression state[0] is not callable; give a function of the indices"):
+        te.compute((n,), state[0], name="C")
+    with refused("te.function: the expression n + 1 is not a function of the IR"):
+        te.function(n + 1, state)
 
 
 def test_more_scans_that_are_refused():

@@ -298,7 +298,9 @@ class _Printer:
         return f"if_then_else({self.list((e.condition, e.true, e.false))})"
 
     def _foreign(self, e: Expr, level: int) -> str:
-        """A node of a layer above, such as a read of a tensor: for messages, not for the parser."""
+        """A node of a layer above, such as a reduction: for messages, not for the parser."""
+        if isinstance(e, Var):
+            return e.name
         return f"{type(e).__name__}({self.list(children(e))})"
 
     # statements

@@ -42,9 +42,10 @@ def is_checked(tensor: Tensor) -> bool:
     roots = (tensor.body, tensor.init, *tensor.reduce_extents, *(maker.exprs if maker else ()))
     exprs = [e for root in roots if root is not None for e in walk_expr(root)]
     loads = [e for e in exprs if type(e) is Load]
-    is_moved = maker is not None and bool(maker.axes) and bool(loads)
+    if maker is not None and (maker.is_checked or (maker.axes and loads)):
+        return True
     is_ragged = any(type(e) is Load for extent in tensor.reduce_extents for e in walk_expr(extent))
-    return is_moved or is_ragged or any(type(e) is Load for l in loads for i in l.indices for e in walk_expr(i))
+    return is_ragged or any(type(e) is Load for l in loads for i in l.indices for e in walk_expr(i))
 
 
 def _names(tensor: Tensor) -> str:

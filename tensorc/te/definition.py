@@ -31,6 +31,7 @@ from tensorc.te.tensor import (
     check_dtype,
     check_name,
     check_shape,
+    described,
 )
 
 MAX_DEPTH = 200  # of an expression: every pass recurses over it, some with three frames a level
@@ -61,7 +62,7 @@ def compute(
     extents = check_shape(what, shape)
     if not callable(fcompute):
         raise ExpressionError(
-            f"{what}: {fcompute!r} is not callable; give a function of the indices"
+            f"{what}: {described(fcompute)} is not callable; give a function of the indices"
         )
     axes = tuple(
         [Axis(n, e) for n, e in zip(_iterator_names(what, fcompute, len(extents)), extents)]

@@ -24,7 +24,7 @@ from tensorc.ir.walk import (
 )  # fmt: skip
 from tensorc.te.maker import Description, Maker
 from tensorc.te.nest import Nests
-from tensorc.te.tensor import Tensor, check_name
+from tensorc.te.tensor import Tensor, check_name, described
 
 _TRUE = as_expr(True)
 
@@ -40,7 +40,7 @@ def function(func: Function, inputs: Sequence[Tensor] | Tensor, name: str | None
     outputs.
     """
     if not isinstance(func, Function):
-        raise ExpressionError(f"te.function: {func!r} is not a function of the IR")
+        raise ExpressionError(f"te.function: {described(func)} is not a function of the IR")
     name = func.name if name is None else name
     what = f"function {check_name('function', name)!r}"
     try:
@@ -78,7 +78,7 @@ def function(func: Function, inputs: Sequence[Tensor] | Tensor, name: str | None
 
 def _bind(what: str, param: Buffer, tensor: Tensor, extents: dict[Var, Expr]) -> None:
     if not isinstance(tensor, Tensor):
-        raise ExpressionError(f"{what}: the input for {param.name!r} is {tensor!r}, not a tensor")
+        raise ExpressionError(f"{what}: the input for {param.name!r} is {described(tensor)}, not a tensor")
     if tensor.dtype is not param.dtype:
         raise ExpressionError(
             f"{what}: tensor {tensor.name!r} is {tensor.dtype}, parameter {param.name!r} is {param.dtype}"

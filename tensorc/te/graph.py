@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc.errors import ExpressionError
-from tensorc.te.tensor import Tensor
+from tensorc.te.tensor import Tensor, described
 
 
 def check_arguments(tensors: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
@@ -15,10 +15,10 @@ def check_arguments(tensors: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
     try:
         tensors = tuple(tensors)
     except TypeError:
-        raise ExpressionError(f"arguments: {tensors!r} is not a list of tensors") from None
+        raise ExpressionError(f"arguments: {described(tensors)} is not a list of tensors") from None
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
-            raise ExpressionError(f"arguments: argument {position} is {tensor!r}, not a tensor")
+            raise ExpressionError(f"arguments: argument {position} is {described(tensor)}, not a tensor")
     if len(set(tensors)) < len(tensors):
         name = next(tensor.name for tensor in tensors if tensors.count(tensor) > 1)
         raise ExpressionError(f"arguments: tensor {name!r} is given twice; list each tensor once")

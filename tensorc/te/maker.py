@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """All of a maker that is no tensor, for `canonical_text`: tensors by number, expressions over `axes`."""
+    """All of a maker that is no tensor, for `canonical_text`: tensors by number, expressions over `axes`.
+
+    `is_checked` says that the kernel checks more than indices, and names tensors in an error.
+    """
 
     word: str
     tensors: tuple[Tensor, ...] = ()
     axes: tuple[Var, ...] = ()
     exprs: tuple[Expr, ...] = ()
+    is_checked: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -34,7 +34,7 @@ from tensorc.te.reducer import (
     from_functions,
     reduction,
 )  # fmt: skip
-from tensorc.te.tensor import Axis, Tensor, check_extent, check_name
+from tensorc.te.tensor import Axis, Tensor, check_extent, check_name, described
 
 
 @node
@@ -201,7 +201,7 @@ def comm_reducer(fcombine, fidentity, name: str = "reduce") -> Callable:
     check_name("comm_reducer", name)
     for what, function in (("fcombine", fcombine), ("fidentity", fidentity)):
         if not callable(function):
-            raise ExpressionError(f"comm_reducer {name!r}: {what} {function!r} is not callable")
+            raise ExpressionError(f"comm_reducer {name!r}: {what} {described(function)} is not callable")
     reducer = from_functions(fcombine, fidentity, name)
 
     def reduce(expr, axis=None, where=None, init=None):
@@ -323,7 +323,7 @@ def _check_axes(reducer: str, axis) -> tuple[Axis, ...]:
         raise ExpressionError(f"{what}: axis is empty; give at least one te.reduce_axis")
     for one in axes:
         if not isinstance(one, Axis):
-            given = f"a {one.dtype} expression" if isinstance(one, Expr) else repr(one)
+            given = f"a {one.dtype} expression" if isinstance(one, Expr) else described(one)
             raise ExpressionError(f"{what}: axis is {given}, not a te.reduce_axis{hint}")
         if not one.is_reduce:
             raise ExpressionError(

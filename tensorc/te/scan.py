@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from tensorc.arith import Domain, can_prove
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Expr, Load, Var, index, sub
-from tensorc.ir.stmt import For, Stmt, seq
+from tensorc.ir.printer import show
+from tensorc.ir.stmt import Block, Check, For, Stmt, seq
 from tensorc.ir.walk import walk_expr
 from tensorc.te.access import Demand, demands, written
 from tensorc.te.assume import take_off
 from tensorc.te.maker import Description, Maker
+from tensorc.te.math import const
 from tensorc.te.nest import Nests, Step
-from tensorc.te.tensor import Tensor, TensorBuffer, check_name
+from tensorc.te.tensor import Tensor, TensorBuffer, check_name, described
 
 
 def scan(
@@ -36,7 +38,8 @@ def scan(
 
     For several states, give a sequence for each; the result is then a tuple. Tensors between a state
     and an update, and reductions in them, are computed in each step: they have the axis of steps, too,
-    and are read at the step at hand. Raises ExpressionError where shapes or dtypes do not fit, and
+    and are read at the step at hand. Where extents are symbolic, the kernel checks that `init` has a step
+    and no more of them than the result. Raises ExpressionError where shapes or dtypes do not fit, and
     where a step is not proved to read only steps before it.
     """
     what = f"scan {check_name('scan', name)!r}"
@@ -61,7 +64,7 @@ def scan(
 def _tensors(what: str, which: str, value) -> tuple[Tensor, ...]:
     value = (value,) if isinstance(value, Tensor) else value
     if not isinstance(value, (tuple, list)) or not value or not all(isinstance(t, Tensor) for t in value):
-        raise ExpressionError(f"{what}: {which} is {value!r}, not a tensor or a sequence of tensors")
+        raise ExpressionError(f"{what}: {which} is {described(value)}, not a tensor or a sequence of tensors")
     return tuple(value)
 
 
@@ -71,7 +74,7 @@ def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tens
     if update.body is None:
         raise ExpressionError(f"{what}: update {update.name!r} is no compute; it must tell each element of a step")
     if not isinstance(axis, int) or not 0 <= axis < state.ndim:
-        raise ExpressionError(f"{what}: axis {axis!r} is none of the {state.ndim} axes of state {state.name!r}")
+        raise ExpressionError(f"{what}: axis {described(axis)} is none of the {state.ndim} axes of state {state.name!r}")
     for tensor in (init, update):
         if tensor.dtype is not state.dtype:
             problem = f"{tensor.name!r} is {tensor.dtype}, state {state.name!r} is {state.dtype}"
@@ -85,17 +88,17 @@ def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tens
                 f"{what}: {tensor.name!r} has shape {_shape(tensor)}, which must be that of state "
                 f"{state.name!r}, {_shape(state)}{tail}"
             )
-    steps = init.buffer.shape[axis]
-    if not can_prove(steps >= 1, Domain()):
-        raise ExpressionError(f"{what}: init {init.name!r} is not known to have a step along axis {axis}")
-    if not can_prove(steps <= state.buffer.shape[axis], Domain()):
+    steps, extent = init.buffer.shape[axis], state.buffer.shape[axis]
+    if can_prove(steps < 1, Domain()):
+        raise ExpressionError(f"{what}: init {init.name!r} has no step along axis {axis}")
+    if can_prove(steps > extent, Domain()):
         raise ExpressionError(
-            f"{what}: init {init.name!r} has {init.shape[axis]} steps, state {state.name!r} has {state.shape[axis]}"
+            f"{what}: init {init.name!r} has {show(steps)} steps, state {state.name!r} has {show(extent)}"
         )
 
 
 def _shape(tensor: Tensor) -> str:
-    return f"({', '.join([str(getattr(e, 'name', e)) for e in tensor.shape])})"
+    return f"({', '.join([show(e) for e in tensor.buffer.shape])})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,8 @@ class _Scan(Maker):
             domain = Domain()
             for var, extent in zip(cell.stage.axes, cell.stage.buffer.shape):
                 domain = domain.bind(var, 0, extent)
-            domain = domain.given(cell.time >= self.start)
+            for condition in self._runs(cell.time):
+                domain = domain.given(condition)
             for load, tensor in _loads(cell.stage):
                 if tensor not in self.states:
                     continue
@@ -213,7 +217,7 @@ class _Scan(Maker):
     def nests(self, into: Nests) -> list[Stmt]:
         for state, update, made in zip(self.states, self.updates, self.tensors):
             into.buffers[state] = into.buffers[update] = into.buffers[made]
-        stmts: list[Stmt] = []
+        stmts = self._steps_check(into)
         for cell in self.cells:
             for stage in cell.stage.siblings:
                 if stage not in self.updates:
@@ -228,6 +232,28 @@ class _Scan(Maker):
         body = [into.stage(cell.stage.siblings[0], step, self._time(cell)) for cell in self.cells]
         return [*stmts, For(loop, index(0), step.extent, "serial", seq(*body))]
 
+    def _runs(self, time: Var) -> tuple[Expr, ...]:
+        """What holds in each step: `init` has one at least."""
+        from_start = (time >= self.start,)
+        return from_start if can_prove(self.start >= 1, Domain()) else (*from_start, time >= 1)
+
+    def _unproved(self) -> list[tuple[Expr, str]]:
+        """What the steps of `init` must fulfil and is not known to, and what is wrong where they do not."""
+        wanted = (
+            (self.start >= 1, "one at least is needed"),
+            (self.start <= self.extent, "the scan has {0}"),
+        )
+        return [(condition, wrong) for condition, wrong in wanted if not can_prove(condition, Domain())]
+
+    def _steps_check(self, into: Nests) -> list[Stmt]:
+        init = self.inits[0].name
+        checks = [
+            Check(condition, self.start, f"{self.what}: init {init!r} has {{value}} steps, {wrong}", (self.extent,))
+            for condition, wrong in self._unproved()
+        ]
+        name = f"{into.buffers[self.tensors[0]].name}_check"
+        return [Block(into.unique(name), (), const(True), None, seq(*checks), (("check", True),))] if checks else []
+
     def _time(self, cell: _Cell) -> Var:
         at = cell.stage.axes.index(cell.time)
         return cell.stage.siblings[0].axes[at]
@@ -236,12 +262,12 @@ class _Scan(Maker):
         """Indices that depend on data, looked at before the first step: they may not depend on a step."""
         axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
         exprs = [e for e in (stage.init, *stage.reduce_extents, stage.body) if e is not None]
-        runs = time >= self.start
-        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, (runs,))
+        runs = self._runs(time)
+        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, runs)
         own = {*self.states, *[s for cell in self.cells for s in cell.stage.siblings]}
         for demand in found:
             check_unwritten(self.what, demand, {tensor.buffer for tensor in own}, "the scan computes")
-        guarded = [replace(demand, guards=(runs, *demand.guards)) for demand in found]
+        guarded = [replace(demand, guards=(*runs, *demand.guards)) for demand in found]
         starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
         return into.checks(into.buffers[stage].name, guarded, axes, starts)
 
@@ -251,6 +277,7 @@ class _Scan(Maker):
             (*self.inits, *self.updates, *self.states),
             (),
             (self.start, self.extent),
+            is_checked=bool(self._unproved()),
         )
 
 

@@ -9,6 +9,7 @@ from tensorc.dtypes import DType, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError, UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, as_index, const, index
+from tensorc.ir.printer import show
 from tensorc.ir.walk import walk_expr
 from tensorc.te.maker import Maker
 from tensorc.te.reducer import Reduction
@@ -170,13 +171,13 @@ class Tensor:
                 )
         elif isinstance(value, bool) or not hasattr(value, "__index__"):
             raise ExpressionError(
-                f"access {self.name}[...]: index {dimension} is {value!r}, not an integer or an "
+                f"access {self.name}[...]: index {dimension} is {described(value)}, not an integer or an "
                 "expression"
             )
         return as_index(value)
 
     def __repr__(self) -> str:
-        shape = ", ".join([getattr(e, "name", str(e)) for e in self.shape])
+        shape = ", ".join([show(extent) for extent in self.buffer.shape])
         return f"Tensor({self.name}: {self.dtype}[{shape}])"
 
 
@@ -206,11 +207,21 @@ def var(name: str, dtype: DType | str = "int64") -> Var:
     return Var(name)
 
 
+def described(value) -> str:
+    """What was given in the place of something else, for a message."""
+    if isinstance(value, Expr):
+        return f"the expression {show(value)}"
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join([show(one) if isinstance(one, Expr) else repr(one) for one in value])
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    return repr(value)
+
+
 def check_name(what: str, name: str) -> str:
     """`name`, if it is one: ASCII letters, digits and `_`, in parts joined by dots."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ExpressionError(
-            f"{what}: name {name!r} is not a name; it is letters, digits and _, in parts joined "
+            f"{what}: name {described(name)} is not a name; it is letters, digits and _, in parts joined "
             "by dots"
         )
     return name
@@ -232,7 +243,7 @@ def check_shape(what: str, shape) -> tuple[Expr, ...]:
     try:
         shape = tuple(shape)
     except TypeError:
-        raise ExpressionError(f"{what}: shape {shape!r} is not a tuple of extents") from None
+        raise ExpressionError(f"{what}: shape {described(shape)} is not a tuple of extents") from None
     return tuple([check_extent(f"{what}: dimension {d}", e) for d, e in enumerate(shape)])
 
 
@@ -256,7 +267,7 @@ def check_extent(where: str, extent, varies: bool = False) -> Expr:
         return _symbolic_extent(where, extent, varies)
     value = extent.value if type(extent) is Const else extent
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise ExpressionError(f"{where}: extent {value!r} is not an integer")
+        raise ExpressionError(f"{where}: extent {described(value)} is not an integer")
     value = operator.index(value)
     if value < 0:
         raise ExpressionError(f"{where}: extent {value} is negative; an extent is 0 or more")

@@ -15,7 +15,7 @@ from tensorc.te.halves import in_float32
 from tensorc.te.maker import Description, Maker
 from tensorc.te.nest import Nests
 from tensorc.te.scan import check_unwritten
-from tensorc.te.tensor import Axis, Tensor, check_name
+from tensorc.te.tensor import Axis, Tensor, check_name, described
 
 _TRUE = as_expr(True)
 
@@ -42,7 +42,7 @@ def update(
     """
     what = f"update {check_name('update', name)!r}"
     if not isinstance(tensor, Tensor):
-        raise ExpressionError(f"{what}: {tensor!r} is not a tensor")
+        raise ExpressionError(f"{what}: {described(tensor)} is not a tensor")
     element = tensor[at]
     stored = as_expr(value, None if isinstance(value, Expr) else tensor.dtype)
     if stored.dtype is not tensor.dtype:
@@ -92,8 +92,8 @@ def _axes(what: str, axis, exprs: Sequence[Expr]) -> tuple[Axis, ...]:
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for one in axes:
         if not isinstance(one, Axis) or not one.is_reduce:
-            given = one.name if isinstance(one, Var) else one
-            raise ExpressionError(f"{what}: axis {given!r} is not a te.reduce_axis")
+            given = repr(one.name) if isinstance(one, Var) else described(one)
+            raise ExpressionError(f"{what}: axis {given} is not a te.reduce_axis")
     if len(set(axes)) < len(axes):
         raise ExpressionError(f"{what}: an axis is given twice; each runs once")
     return axes
