@@ -10,6 +10,7 @@ from tensorc.schedule.primitives.inlining import reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
 from tensorc.schedule.primitives.placement import reverse_compute_at
+from tensorc.schedule.primitives.reduction import decompose_reduction
 from tests.schedule.same import assert_same
 from tests.schedule.test_loops import body, lines, refused
 
@@ -251,6 +252,11 @@ def test_split_producers():
 def test_what_reverse_compute_inline_refuses():
     assert refused(reverse_compute_inline, relu(), "C") == (
         "reverse_compute_inline(block 'C'): 'T' has reduce iterators; both blocks must be complete"
+    )
+    function, _ = decompose_reduction(relu(), "T", "T.k")
+    assert refused(reverse_compute_inline, function, "C") == (
+        "reverse_compute_inline(block 'C'): 'T' makes the elements of 'T' in several steps, and they are whole only "
+        "after the last; to compute 'C' beside it, use reverse_compute_at"
     )
     assert refused(reverse_compute_inline, two("T[i, 0]"), "C") == (
         "reverse_compute_inline(block 'C'): the places that it reads do not tell its iterators"

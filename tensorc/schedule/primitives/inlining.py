@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from tensorc.arith import Affine, Domain, IndexMap, affine, can_prove, simplify
@@ -125,6 +126,8 @@ def _only_producer(place: Place, step: str) -> tuple[Place, tuple[Expr, ...]]:
         if len(made) == 1 and all(r is block or r is made[0] for r in readers(function, b))
     ]
     if len(single) != 1:
+        for buffer, made in found:
+            _refuse_accumulated(place, buffer, made, step)
         names = ", ".join([repr(b.name) for b, _ in single]) or "none"
         reason = "it must read one internal buffer that one block writes and nothing else reads; "
         refuse(function, f"{step}: {reason}there are {names}", block.name)
@@ -134,6 +137,16 @@ def _only_producer(place: Place, step: str) -> tuple[Place, tuple[Expr, ...]]:
         reason = f"it reads {buffer.name!r} at {len(places)} places"
         refuse(function, f"{step}: {reason}; one is what a producer can serve", block.name)
     return find_block(function, producer.name), places.pop()
+
+
+def _refuse_accumulated(place: Place, buffer: Buffer, made: Sequence[Block], step: str) -> None:
+    """Refuse a buffer whose elements are not whole when they are first written."""
+    producer = next((block for block in made if any(it.kind != "spatial" for it in block.iters)), None)
+    producer = producer or next((block for block in made if loads(block.body, buffer)), None)
+    if producer is not None:
+        reason = f"{producer.name!r} makes the elements of {buffer.name!r} in several steps, and they are whole only "
+        reason += f"after the last; to compute {place.node.name!r} beside it, use reverse_compute_at"
+        refuse(place.function, f"{step}: {reason}", producer.name)
 
 
 def _check_served(
