@@ -46,7 +46,8 @@ class Defaults:
 class Replay:
     """Answers with recorded decisions; a knob that was not recorded gets its default.
 
-    Raises ScheduleError, naming the knob, where a recorded decision is none that the recipe can take.
+    Raises ScheduleError, naming the knob, where a recorded decision is none that the recipe can take;
+    `check_all_asked` does where no recipe asked for one.
     """
 
     def __init__(self, decisions: Decisions) -> None:
@@ -66,6 +67,14 @@ class Replay:
             raise ScheduleError(f"knob {name!r}: {answer!r} is none of {', '.join(map(repr, options))}")
         self.decisions[name] = answer
         return answer
+
+    def check_all_asked(self) -> None:
+        """Refuse what was recorded but never asked for, once all recipes have run."""
+        unknown = [name for name in self._recorded if name not in self.decisions]
+        if unknown:
+            knobs = "knob" if len(unknown) == 1 else "knobs"
+            there = ", ".join(map(str, self.decisions)) or "none"
+            raise ScheduleError(f"{knobs} {', '.join(map(repr, unknown))}: no recipe asks for that; there are {there}")
 
 
 def _is_factor(value: Any) -> bool:

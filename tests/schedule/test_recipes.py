@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorc import te
+from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.stmt import For
 from tensorc.ir.walk import walk
@@ -160,6 +161,27 @@ def test_decisions_can_be_replayed():
     assert first.show() == again.show()
     other = schedule_function(function, TARGETS[2], 1, Replay({**knobs.decisions, "C.tile": (2, 1)}))
     assert "C.i.1 in 0 .. 2 unrolled" in other.show()
+
+
+@pytest.mark.parametrize(
+    ("decisions", "message"),
+    [
+        ({"C.tile": (10000, 50)}, "knob 'C.tile': 10000 rows of 50 vectors are more than the 256 vectors of a tile"),
+        ({"C.tile": (4,)}, "knob 'C.tile': (4,) are not 2 positive factors"),
+        (
+            {"C.tiles": (4, 2)},
+            "knob 'C.tiles': no recipe asks for that; there are C.tile, C.depth, C.pack, C.parallel",
+        ),
+        (
+            {"C.tile": (4, 2), "D.lanes": 8, "tile": (4, 2)},
+            "knobs 'D.lanes', 'tile': no recipe asks for that; there are C.tile, C.depth, C.pack, C.parallel",
+        ),
+    ],
+)
+def test_decisions_that_do_not_fit_are_refused(decisions, message):
+    with pytest.raises(ScheduleError) as caught:
+        schedule_function(te.lower(matmul(64, 64, 64)), TARGETS[2], 1, Replay(decisions))
+    assert str(caught.value) == message
 
 
 CASES = {

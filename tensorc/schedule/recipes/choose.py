@@ -6,7 +6,7 @@ from tensorc.ir.expr import Call, Const, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, walk_expr
-from tensorc.schedule.knobs import Defaults, Knobs
+from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
@@ -34,7 +34,10 @@ class Scoped:
 
 
 def schedule_function(function: Function, target: Target, threads: int, knobs: Knobs | None = None) -> Schedule:
-    """Schedule an unscheduled nest by the recipes; `knobs` answers their questions, by default the models do."""
+    """Schedule an unscheduled nest by the recipes; `knobs` answers their questions, by default the models do.
+
+    Raises ScheduleError where recorded decisions do not fit the recipes of this function.
+    """
     s = Schedule(function)
     knobs = knobs or Defaults()
     inline_cheap(s)
@@ -45,6 +48,8 @@ def schedule_function(function: Function, target: Target, threads: int, knobs: K
         recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
         plan = recipe.decide(group, Scoped(knobs, block.name), target, threads)
         recipe.apply(s, group, plan)
+    if isinstance(knobs, Replay):
+        knobs.check_all_asked()
     return s
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tensorc.errors import ScheduleError
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import worth_threads
@@ -24,6 +25,7 @@ WAYS = 8  # of the level-1 cache
 TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
 PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
+MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 
 
@@ -72,6 +74,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     crowded = any(stride and stride * pattern.itemsize % (target.l1 // WAYS) == 0 for stride in streams)
     default = _tile(row_count, _size(column), depth_total, lanes, crowded, target)
     rows, vectors = knobs.split("tile", row_count, 3, default=default)
+    if rows * vectors > MOST_VECTORS:
+        problem = f"{rows} rows of {vectors} vectors are more than the {MOST_VECTORS} vectors of a tile"
+        raise ScheduleError(f"knob '{pattern.block}.tile': {problem}")
     width = vectors * lanes
     last = pattern.reduce[-1]
     depth = _depth(last, depth_total, width * pattern.itemsize, target)
