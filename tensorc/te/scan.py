@@ -74,7 +74,8 @@ def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tens
     if update.body is None:
         raise ExpressionError(f"{what}: update {update.name!r} is no compute; it must tell each element of a step")
     if not isinstance(axis, int) or not 0 <= axis < state.ndim:
-        raise ExpressionError(f"{what}: axis {described(axis)} is none of the {state.ndim} axes of state {state.name!r}")
+        problem = f"axis {described(axis)} is none of the {state.ndim} axes of state {state.name!r}"
+        raise ExpressionError(f"{what}: {problem}")
     for tensor in (init, update):
         if tensor.dtype is not state.dtype:
             problem = f"{tensor.name!r} is {tensor.dtype}, state {state.name!r} is {state.dtype}"
