@@ -7,6 +7,7 @@ import pytest
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
+from tensorc.schedule.primitives.domains import transform_block_layout
 from tensorc.schedule.primitives.loops import parallel, split
 from tensorc.schedule.primitives.padding import decompose_padding, pad_einsum
 from tensorc.schedule.primitives.reduction import decompose_reduction
@@ -114,6 +115,41 @@ function mm(A: float32[m, n], out C: float32[m])
         assert_same(before, after, m=m, n=n)
 
 
+def test_the_padding_of_an_iterator_that_reads_a_part_of_an_input():
+    before = parse("""
+function part(A: float32[4, 9], out C: float32[3])
+  for C.i in 0 .. 3
+    for C.k in 0 .. 6
+      block C
+        spatial i: 3 = C.i
+        reduce k: 6 = C.k
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + A[i, k]
+""")
+    for padding in ((4, 8), (4, 9), (1, 4), (5, 10)):
+        assert_same(before, pad_einsum(before, "C", padding)[0])
+
+
+def test_an_init_that_reads_memory_does_not_in_the_padding():
+    before = parse("""
+function biased(A: float32[3, 6], B: float32[5], out C: float32[3])
+  for C.i in 0 .. 3
+    for C.k in 0 .. 6
+      block C
+        spatial i: 3 = C.i
+        reduce k: 6 = C.k
+        init
+          C[i] = B[i * 2] + A[2 - i, 5 - i * 2]
+        C[i] = C[i] + A[i, k]
+""")
+    after, _ = pad_einsum(before, "C", (4, 4))
+    assert (
+        "C_pad[i] = if_then_else(i < 3, B[i * 2] + A[2 - i, 5 - i * 2], float32(0.0))"
+    ) in show(after)
+    assert_same(before, after)
+
+
 def test_then_split_without_tails_and_by_a_trace():
     s = Schedule(parse(MATMUL))
     a, _, _ = s.pad_einsum("C", (4, 8, 4))
@@ -149,6 +185,11 @@ def test_pad_einsum_refuses():
     added = parse(MATMUL.replace("A[i, k] * B", "(A[i, k] + B").replace("[k, j]\n", "[k, j])\n"))
     assert refusal(pad_einsum, added, "C", (4, 4, 4)) == (
         step + "its term is neither one element nor, in a sum, a product of elements"
+    )
+    unit = transform_block_layout(mm, "C", lambda i, j, k: (i // 4, i % 4, j, k))
+    assert refusal(pad_einsum, unit, "C", (2, 1, 1, 1)) == (
+        step + "no index of 'C' is the spatial iterator 'i'; "
+        "in its padding elements would be reduced again"
     )
     started, _ = decompose_reduction(mm, "C", "C.i")
     assert refusal(pad_einsum, started, "C", (4, 4, 4)) == (

@@ -77,8 +77,9 @@ def pad_einsum(
 
     Requires: the block reduces by one operation; its iterators are bound to innermost serial loops
     of their own, each over its whole extent; the term is one element, or a product of elements that
-    are summed; their indices are single iterators; of floats, each factor has each padded reduce
-    iterator, since 0 * inf is no 0; nothing else in the nest writes the inputs or uses the output.
+    are summed; their indices are single iterators; the output has each padded spatial iterator; of
+    floats, each factor has each padded reduce iterator, since 0 * inf is no 0; nothing else in the nest
+    writes the inputs or uses the output.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -89,12 +90,13 @@ def pad_einsum(
     iters = _rounded(place, padding, step)
     padded = {old.var: old for old, new in zip(node.iters, iters) if new is not old}
     operation, factors = _einsum(place, padded, step)
-    store = _stored(place, step)
+    store = _stored(place, padded, step)
     made: list[str] = []
     if not padded:
         return function, ()
 
     extents = {it.var: it.extent for it in iters}
+    whole = {it.var: it.extent for it in node.iters}
     buffers: dict[Buffer, Buffer] = {}
     for load in factors:
         if load.buffer not in buffers and uses_any(load.indices, padded):
@@ -109,19 +111,22 @@ def pad_einsum(
         check_written_alone(function, place, store.buffer, step)
         buffers[store.buffer] = _padded_buffer(function, store.buffer, store.indices, extents)
 
-    function = replace(place.up_to(loops[0] if loops else node), _nest(node, loops, iters, buffers))
+    nest = _nest(node, loops, iters, buffers, _padded_init(node, padded, operation, buffers))
+    function = replace(place.up_to(loops[0] if loops else node), nest)
     function = function.with_(allocs=(*function.allocs, *buffers.values()))
     for old, new in inputs.items():
         indices = next(load.indices for load in factors if load.buffer is old)
         value = _neutral(operation, old, len(factors))
-        function, name = _pad_before(function, block, old, new, indices, value)
+        inside = {each: whole[each] for each in indices if each in padded}
+        function, name = _pad_before(function, block, old, new, indices, inside, value)
         made.append(name)
     if store.buffer in buffers:
         new = buffers[store.buffer]
         name = fresh_block(function, new.name)
         iterators = [Var(each.name) for each in store.indices if type(each) is Var]
         body = Store(store.buffer, tuple(iterators), Load(new, tuple(iterators)))
-        nest = spatial_nest(function, name, iterators, store.buffer.shape, body)
+        shape = [whole[each] for each in store.indices]
+        nest = spatial_nest(function, name, iterators, shape, body)
         function = insert_after(outermost(find_block(function, block)), nest)
         made.append(name)
     return function, tuple(made)
@@ -189,13 +194,18 @@ def _factors(term: Expr) -> tuple[list[Load], bool]:
             return [], True
 
 
-def _stored(place: Place, step: str) -> Store:
-    """The store of an update, whose indices must be single iterators."""
+def _stored(place: Place, padded, step: str) -> Store:
+    """The store of an update, whose indices must be single iterators, those padded among them."""
     store = place.node.body
     inside = {it.var for it in place.node.iters}
     if type(store) is not Store or not set(store.indices) <= inside:
         reason = "the indices of its store are not single iterators"
         refuse(place.function, f"{step}: {reason}", place.node.name)
+    for it in padded.values():
+        if it.kind != "reduce" and it.var not in store.indices:
+            reason = f"no index of {store.buffer.name!r} is the {it.kind} iterator {it.var.name!r}"
+            more = "in its padding elements would be reduced again"
+            refuse(place.function, f"{step}: {reason}; {more}", place.node.name)
     return store
 
 
@@ -210,9 +220,22 @@ def _neutral(operation: type, buffer: Buffer, factors: int) -> Const:
     return identity(operation, buffer.dtype)
 
 
-def _nest(node: Block, loops: Sequence[For], iters: Sequence[BlockIter], buffers) -> Stmt:
+def _padded_init(node: Block, padded, operation: type, buffers) -> Stmt:
+    """The init of a padded block: where it depends on a padded iterator it reads nothing in the
+    padding."""
+    init = node.init
+    assert type(init) is Store  # that of a reduction by one operation
+    value = init.value
+    inside = [it.var < it.extent for it in padded.values() if uses(value, (it.var,))]
+    if inside:
+        value = if_then_else(logical_and(*inside), value, identity(operation, value.dtype))
+    return Store(buffers.get(init.buffer, init.buffer), init.indices, value)
+
+
+def _nest(
+    node: Block, loops: Sequence[For], iters: Sequence[BlockIter], buffers, init: Stmt
+) -> Stmt:
     extents = {it.binding: it.extent for it in iters}
-    init = node.init and replace_buffers(node.init, buffers)
     body = replace_buffers(node.body, buffers)
     nest: Stmt = Block(node.name, tuple(iters), node.predicate, init, body, node.annotations)
     for loop in reversed(loops):
@@ -222,19 +245,16 @@ def _nest(node: Block, loops: Sequence[For], iters: Sequence[BlockIter], buffers
 
 
 def _pad_before(
-    function: Function, block: str, old: Buffer, new: Buffer, indices, value: Const
+    function: Function, block: str, old: Buffer, new: Buffer, indices, inside, value: Const
 ) -> tuple[Function, str]:
-    """The function with a block that copies a buffer into a larger one, a value around it."""
+    """The function with a block that copies a buffer into another one, what lies inside of the
+    extents of some indices, and a value around it."""
     name = fresh_block(function, new.name)
     iterators = tuple([Var(each.name) for each in indices])
-    inside = [
-        var < extent
-        for var, extent, whole in zip(iterators, old.shape, new.shape)
-        if extent != whole
-    ]
+    limits = [var < inside[each] for var, each in zip(iterators, indices) if each in inside]
     element: Expr = Load(old, iterators)
-    if inside:
-        element = if_then_else(logical_and(*inside), element, value)
+    if limits:
+        element = if_then_else(logical_and(*limits), element, value)
     body = Store(new, iterators, element)
     nest = spatial_nest(function, name, iterators, new.shape, body)
     return insert_before(outermost(find_block(function, block)), nest), name
