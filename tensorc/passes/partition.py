@@ -223,7 +223,9 @@ class _Cutter:
         start, end = loop.start, simplify(loop.start + loop.extent, domain)
         guarded = _is_guarded(loop.body, _conditions(guards))
         if guarded:
-            end = _clamp(_latest([g.never for g in guards]), start, end, domain)
+            never = _clamp(_latest([g.never for g in guards]), start, end, domain)
+            if loop.kind != "unrolled" or type(simplify(never - start, domain)) is Const:
+                end = never
         split = _clamp(_earliest([g.sure for g in guards]), start, end, domain)
         before = simplify(split - start, domain)
         if loop.kind == "unrolled" and type(before) is not Const:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc.ir.expr import Const
 from tensorc.ir.printer import show
+from tensorc.ir.stmt import For
+from tensorc.ir.walk import walk
 from tensorc.passes.partition import partition_loops
 from tests.passes.same import assert_same, assert_text, program
 
@@ -120,6 +123,19 @@ def test_a_tail_of_unknown_size_runs_in_parts():
     """
     g = cut(text, *[dict(n=n) for n in range(10)])
     assert "if" not in show(g)
+
+
+def test_an_unrolled_loop_ends_at_a_number():
+    g = cut("""
+        function main(A: float32[5], out C: float32[5])
+          for l in 0 .. 16
+            for o in 0 .. 2 unrolled {tail = "cut"}
+              for i in 0 .. 3
+                if o * 48 + i * 16 + l < 5
+                  C[l] = A[l] * float32(2.0)
+    """)
+    loops = [stmt for stmt in walk(g.body) if type(stmt) is For and stmt.kind == "unrolled"]
+    assert all(type(loop.extent) is Const for loop in loops)
 
 
 def test_what_no_guard_covers_runs_in_every_iteration():
