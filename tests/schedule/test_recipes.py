@@ -245,3 +245,19 @@ def test_a_product_of_a_matrix_with_itself_transposed(size, threads):
         data = np.pad(data, (0, 44))
     data = np.ascontiguousarray(data)
     assert np.array_equal(interpret(s.function, data), data @ data.T)
+
+
+def test_tasks_of_symbolic_loops(monkeypatch):
+    """Loops of unknown extents inside others are not fused into tasks: that would not be proved apart."""
+    for module in (contraction, reduction, elementwise):
+        monkeypatch.setattr(module, "worth_threads", lambda cycles, count: count > 1)
+    n, m = te.var("n"), te.var("m")
+    a = te.placeholder((n, m, 3, 5), name="A")
+    r = te.reduce_axis(5, name="r")
+    total = te.compute((n, m, 3), lambda i, j, k: te.sum(a[i, j, k, r], axis=r), name="S")
+    flipped = te.compute((n, m, 3, 5), lambda i, j, k, x: a[n - 1 - i, j, k, x], name="F")
+    data = np.arange(2 * 3 * 3 * 5, dtype=np.float32).reshape(2, 3, 3, 5)
+    for output, expected in ((total, data.sum(3)), (flipped, data[::-1])):
+        scheduled = schedule_function(te.lower([a, output]), TARGETS[2], 2)
+        assert "parallel" in scheduled.show()
+        np.testing.assert_array_equal(interpret(scheduled.function, data), expected)

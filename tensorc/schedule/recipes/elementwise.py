@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
-from tensorc.schedule.recipes.parallel import BYTES_PER_CYCLE, worth_threads
+from tensorc.schedule.recipes.parallel import BYTES_PER_CYCLE, share, worth_threads
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -64,7 +64,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     else:
         _, lane = s.split(loop, factors=(None, plan.lanes))
         if plan.parallel:
-            s.parallel(s.fuse(*outer) if len(outer) > 1 else outer[0])
+            share(s, outer)
     s.vectorize(lane)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.locate import find_block
 from tensorc.schedule.recipes.access import Axis, Group, Pattern
-from tensorc.schedule.recipes.parallel import worth_threads
+from tensorc.schedule.recipes.parallel import share, worth_threads
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -76,7 +76,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
                 s.reorder(*reduce[at:], lane)
             s.vectorize(lane)
     if plan.parallel and spatial:
-        s.parallel(s.fuse(*spatial) if len(spatial) > 1 else spatial[0])
+        share(s, spatial)
     if find_block(s.function, block).node.init is not None:
         s.decompose_reduction(block, first_reduce)
 
