@@ -202,6 +202,17 @@ function pad(A: float32[9], out C: float32[11])
         "reindex(block 'C', buffer 'A'): the block reads 'A' under a condition, and elsewhere its "
         "index may lie outside; pad it in a stage of its own"
     )
+    never = parse("""
+function never(A: float32[4], out C: float32[0])
+  for C.i in 0 .. 0
+    block C
+      spatial i: 0 = C.i
+      C[i] = A[5]
+""")
+    assert refusal(reindex, never, "C", "A") == (
+        "reindex(block 'C', buffer 'A'): where the block does not run, its index of 'A' may lie "
+        "outside; the copy would read there"
+    )
     started, _ = decompose_reduction(conv, "C", "C.k")
     assert refusal(reindex, started, "C", "C") == (
         "reindex(block 'C', buffer 'C'): 'C' is also written by C_init; "
@@ -255,6 +266,11 @@ def test_reindex_cache_refuses():
     assert refusal(reindex_cache_write, conv, "C", "C", "local", lambda i, c, k: (i, c, k)) == (
         "reindex_cache_write(block 'C', buffer 'C'): the map uses the reduce iterator 'k', "
         "but an element is one place in all its steps"
+    )
+    biased = parse(CONV.replace("C[i, c] = float32(0.0)", "C[i, c] = A[i]").replace("A[i + k]", "float32(1.0)"))
+    assert refusal(reindex_cache_read, biased, "C", "A", "local", lambda i, c, k: (i, k)) == (
+        "reindex_cache_read(block 'C', buffer 'A'): the init reads 'A' before the first step of the "
+        "reduce iterator 'k', which the map uses"
     )
     assert refusal(reindex_cache_read, conv, "C", "A", "far", lambda i, c, k: (i, k)) == (
         "reindex_cache_read(block 'C', buffer 'A'): scope 'far' is unknown; "

@@ -54,9 +54,10 @@ def reindex(function: Function, block: str, buffer: str) -> tuple[Function, str]
     copies it to the buffer just after that loop, if `block` writes the buffer. So a convolution
     becomes a matrix product (im2col). Returns the function and the new block's name.
 
-    Requires: all accesses of the block to the buffer have the same indices, made of its iterators;
-    no block in the same nest of loops writes what it reads; for a write, the block alone writes the
-    buffer, without starting from what it held, and nothing reads it before the copy.
+    Requires: all accesses of the block to the buffer have the same indices, made of its iterators,
+    and inside the buffer for all values of those; no block in the same nest of loops writes what it
+    reads; for a write, the block alone writes the buffer, without starting from what it held, and
+    nothing reads it before the copy.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -83,8 +84,8 @@ def reindex_cache_read(
     filled by a block of that name just before the outermost loop of `block`. Returns the function
     and the new block's name.
 
-    Requires: what `reindex` does of a read; and that instances which read different elements have
-    different places.
+    Requires: what `reindex` does of a read; that instances which read different elements have
+    different places; and that an init which reads the input is of the same place in all steps.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -126,6 +127,7 @@ def _mapped(
         refuse(function, f"{step}: {reason} iterators", block)
     outputs = index_map.apply([it.var for it in iters], _domain(function, iters))
     used = _iterators_in(place.node, (*indices, *outputs))
+    _check_init(place, old, outputs, step)
     reducing = next((it for it in used if is_write and it.kind != "spatial"), None)
     if reducing is not None:
         reason = f"the map uses the {reducing.kind} iterator {reducing.var.name!r}"
@@ -142,6 +144,18 @@ def _mapped(
         refuse(function, f"{step}: {reason}", block)
     copy = cache_of(function, old, scope, step).with_(shape=shape, strides=None)
     return _cache(place, old, copy, used, outputs, step)
+
+
+def _check_init(place: Place, old: Buffer, outputs: Sequence[Expr], step: str) -> None:
+    """Refuse where an init that reads the buffer would need a place in each step of a reduction."""
+    init = place.node.init
+    if init is None or not any(type(e) is Load and e.buffer is old for e in all_exprs(init)):
+        return
+    for it in place.node.iters:
+        if it.kind != "spatial" and any(uses(each, (it.var,)) for each in outputs):
+            reason = f"the init reads {old.name!r} before the first step of the {it.kind} iterator"
+            reason += f" {it.var.name!r}, which the map uses"
+            refuse(place.function, f"{step}: {reason}", place.node.name)
 
 
 def _single_access(
@@ -228,15 +242,22 @@ def _check_read(place: Place, old: Buffer, used, indices: tuple[Expr, ...], step
     function = place.function
     check_written_outside(function, place, old, step)
     is_guarded = _is_guarded(place.node, old)
-    if is_guarded:
-        domain = _domain(function, used)
-        for each, extent in zip(indices, old.shape):
-            if not (can_prove(each >= 0, domain) and can_prove(each < extent, domain)):
-                reason = f"the block reads {old.name!r} under a condition, and elsewhere its index"
-                fix = "pad it in a stage of its own"
-                refuse(function, f"{step}: {reason} may lie outside; {fix}", place.node.name)
+    if not _is_inside(indices, old, _domain(function, used)):
+        reason = f"the block reads {old.name!r} under a condition, and elsewhere its index"
+        fix = "pad it in a stage of its own"
+        if not is_guarded:
+            reason = f"where the block does not run, its index of {old.name!r}"
+            fix = "the copy would read there"
+        refuse(function, f"{step}: {reason} may lie outside; {fix}", place.node.name)
     if is_guarded or not is_run_whole(place):
         refuse_gaps(function, old, step)
+
+
+def _is_inside(indices: Sequence[Expr], buffer: Buffer, domain: Domain) -> bool:
+    return all(
+        can_prove(each >= 0, domain) and can_prove(each < extent, domain)
+        for each, extent in zip(indices, buffer.shape)
+    )
 
 
 def _is_guarded(block: Block, buffer: Buffer) -> bool:
