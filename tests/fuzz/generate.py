@@ -60,7 +60,7 @@ class Generator:
     def program(self) -> Program:
         makers: tuple[Callable[[], None], ...] = (
             self.pointwise, self.pointwise, self.reduction, self.contraction, self.convolution,
-            self.stencil,
+            self.stencil, self.chain,
         )  # fmt: skip
         for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4))):
             self.reduce_axes = []
@@ -464,11 +464,35 @@ class Generator:
         axis = reduced[0] if len(reduced) == 1 else f"({', '.join(reduced)})"
         self.add(shape, Code(f"te.sum({{}}, axis={axis})", (product,), self.dtype), names)
 
-    def stencil(self) -> None:
-        """Neighbours of a point, inside by guards, by clamps, or by a smaller result."""
+    def chain(self) -> None:
+        """A stage, and the neighbours of its points; or of those of a padded tensor."""
+        rng = self.rng
+        shape = self.shape(rng.choice((1, 2, 2)), self.budget // 2)
+        if rng.random() < 0.4:
+            self._pad(shape)
+        else:
+            self.add(shape, self.expr(self.dtype, rng.choice((1, 2)), self.axes(shape)))
+        self.reduce_axes = []
+        for _ in range(rng.choice((1, 1, 2))):
+            self.stencil(self.stages[-1].shape)
+
+    def _pad(self, shape: tuple[str, ...]) -> None:
+        """A tensor with a border."""
+        name, indices, conditions = self.input(shape, self.dtype), [], []
+        for axis, text in zip(AXES, shape):
+            indices.append(_index(f"{axis} - 1"))
+            conditions += [_condition(f"({axis} >= 1)"), _condition(f"({axis} < {text} + 1)")]
+        inside = Code(f"te.all({', '.join(['{}'] * len(conditions))})", tuple(conditions), "bool")
+        parts = (inside, _load(name, indices, self.dtype), self.const(self.dtype))
+        body = Code("te.if_then_else({}, {}, {})", parts, self.dtype)
+        self.add(tuple([f"{text} + 2" for text in shape]), body)
+
+    def stencil(self, shape: tuple[str, ...] = ()) -> None:
+        """Neighbours of a point, inside by guards, by clamps, or by a smaller result; those of the
+        last stage of a shape, if one has it."""
         rng = self.rng
         rank = rng.choice((1, 2, 2, 3))
-        shape = self.shape(rank, self.budget // 2)
+        shape = shape or self.shape(rank, self.budget // 2)
         if 0 in [self.value_of(text) for text in shape]:
             return self.pointwise()
         found = [each for each in self.stages if each.shape == shape]
@@ -476,7 +500,7 @@ class Generator:
             name = found[-1].name
         else:
             name = self.input(shape, self.dtype)
-        mode = rng.choice(("guard", "clamp", "valid"))
+        mode = rng.choice(("guard", "clamp", "valid", *("valid",) * (3 if found else 0)))
         if mode == "valid" and min(self.value_of(text) for text in shape) < 3:
             mode = "clamp"
         total = None

@@ -29,9 +29,13 @@ def merge(s: Schedule, rng: random.Random, block, loops):
     other = _apart(s, rng, loops)
     if not other:
         return None
-    depth = rng.randrange(min(len(loops), len(other)))
-    deep = rng.choice(other) if rng.random() < 0.1 else other[depth]
-    return "merge", ((loops[depth], deep),)
+    depths = [d for d, (a, b) in enumerate(zip(loops, other)) if s.extent(a) == s.extent(b)]
+    if rng.random() < 0.1:
+        return "merge", ((rng.choice(loops), rng.choice(other)),)
+    if not depths:
+        return None
+    depth = rng.choice(depths)
+    return "merge", ((loops[depth], other[depth]),)
 
 
 def compute_with(s: Schedule, rng: random.Random, block, loops):
@@ -40,8 +44,14 @@ def compute_with(s: Schedule, rng: random.Random, block, loops):
         return None
     other = rng.choice(others)
     around = {loop.name for loop in s.loops(other)}
-    own = [loop for loop in loops if loop not in around] or loops
-    return "compute_with", (other, block, rng.choice((own[0], rng.choice(own))))
+    own = [loop for loop in loops if loop not in around]
+    alike = [
+        mine for mine, its in zip(own, [loop.name for loop in s.loops(other) if loop.name not in loops])
+        if s.extent(mine) == s.extent(its)
+    ]  # fmt: skip
+    if rng.random() < 0.1:
+        return "compute_with", (other, block, rng.choice(loops))
+    return ("compute_with", (other, block, rng.choice(alike))) if alike else None
 
 
 def fission(s: Schedule, rng: random.Random, block, loops):
@@ -94,7 +104,14 @@ def reverse_compute_at(s: Schedule, rng: random.Random, block, loops):
 
 
 def reverse_compute_inline(s: Schedule, rng: random.Random, block, loops):
-    served = [b.name for b in s.blocks() if s.producers(b)]
+    served = [
+        b.name for b in s.blocks()
+        if s.producers(b) and all(
+            it.kind == "spatial" for each in (b, *s.producers(b)) for it in _node(s, each.name).iters
+        )
+    ]  # fmt: skip
+    if not served and rng.random() < 0.9:
+        return None
     return "reverse_compute_inline", (rng.choice(served or [block]),)
 
 

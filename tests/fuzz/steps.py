@@ -27,14 +27,15 @@ def random_steps(s: Schedule, rng: random.Random, count: int) -> int:
     """
     refused = 0
     for number in range(count):
-        primitive, args = _step(s, rng, 2 * number < count)
-        try:
-            trial = s.copy()
-            trial.perform(primitive, args)
-        except ScheduleError:
-            refused += 1
-            continue
-        if instances(trial.function.body) <= MOST_INSTANCES:
+        for primitive, args in _plan(s, rng, 2 * number < count):
+            try:
+                trial = s.copy()
+                trial.perform(primitive, args)
+            except ScheduleError:
+                refused += 1
+                break
+            if instances(trial.function.body) > MOST_INSTANCES:
+                break
             s.perform(primitive, args)
     return refused
 
@@ -52,11 +53,12 @@ def instances(stmt: Stmt, domain: Domain = ANYWHERE) -> int:
             return sum([instances(each, domain) for each in substmts(stmt)])
 
 
-def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
+def _plan(s: Schedule, rng: random.Random, is_early: bool) -> list[tuple[str, tuple]]:
+    """A step, or some that need one another."""
     makers = [
         (6, _split), (4, _reorder), (3, _fuse), (2, _cache_read), (2, _cache_write),
         (4, _compute_at), (1, _compute_inline), (2, _transform_layout), (2, _decompose),
-        (2, _reindex), (2, _reindex_cache), (4, _stage), (3, _rolling_buffer), (1, _blockize),
+        (2, _reindex), (2, _reindex_cache), (4, _stage), (6, _rolling_buffer), (1, _blockize),
         (2, _transform_block), (3, _pad_einsum),
         (8, _decompose_padding), *nests.MAKERS,
     ]  # fmt: skip
@@ -73,7 +75,7 @@ def _step(s: Schedule, rng: random.Random, is_early: bool) -> tuple[str, tuple]:
                 continue
         found = maker(s, rng, block, loops)
         if found is not None:
-            return found
+            return found if type(found) is list else [found]
 
 
 def _split(s, rng, block, loops):
@@ -146,6 +148,18 @@ def _blockize(s, rng, block, loops):
 
 
 def _rolling_buffer(s, rng, block, loops):
+    """For a stage and one that reads it at neighbouring places: in a loop of that one."""
+    pairs = [pair for each in all_blocks(s.function) for pair in _windows(s, each)]
+    if rng.random() < 0.9:
+        if not pairs:
+            return None
+        made, buffer, reader = rng.choice(pairs)
+        places = [loop.name for loop in s.loops(reader)]
+        roll = ("rolling_buffer", (made, buffer))
+        if any(loop.name in places for loop in s.loops(made)):
+            return roll
+        plans = [[("compute_at", (made, loop)), roll] for loop in rng.sample(places, len(places))]
+        return next((plan for plan in plans if _is_legal(s, plan)), plans[0])
     inner = [
         (b.name, w.buffer.name)
         for b in all_blocks(s.function)
@@ -153,6 +167,33 @@ def _rolling_buffer(s, rng, block, loops):
         if type(w) is Store and w.buffer in s.function.allocs and s.loops(b.name)
     ]
     return ("rolling_buffer", rng.choice(inner)) if inner else None
+
+
+def _is_legal(s: Schedule, plan) -> bool:
+    trial = s.copy()
+    try:
+        for primitive, args in plan:
+            trial.perform(primitive, args)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _windows(s: Schedule, reader) -> list[tuple[str, str, str]]:
+    """The blocks that fill an internal buffer of which a block in loops reads several places, with
+    the buffer and the block."""
+    if not s.loops(reader.name):
+        return []
+    places: dict = {}
+    for e in all_exprs(reader):
+        if type(e) is Load and e.buffer in s.function.allocs:
+            places.setdefault(e.buffer, set()).add(e.indices)
+    return [
+        (b.name, w.buffer.name, reader.name)
+        for b in all_blocks(s.function)
+        for w in walk(b)
+        if b is not reader and type(w) is Store and len(places.get(w.buffer, ())) > 1
+    ]
 
 
 def _reindex(s, rng, block, loops):
