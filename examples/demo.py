@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib import cbook
 from PIL import Image
+from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -127,9 +128,9 @@ def jobs():
     with cbook.get_sample_data("grace_hopper.jpg") as file:
         photo = np.asarray(Image.open(file).convert("RGB"))
     height, width, _ = photo.shape
-    yield f"sharpen photo {width}x{height}", sharpen(height, width), (photo,), numpy_sharpen
+    yield f"photo {width}x{height}", sharpen(height, width), (photo,), numpy_sharpen
     yield "matmul 1024", matmul(1024), (normal(1024, 1024), normal(1024, 1024)), np.matmul
-    yield "conv 3x3 28x28x128 (ResNet-50)", convolution(28, 128, 128), (
+    yield "conv 3x3 28x28x128", convolution(28, 128, 128), (
         normal(28, 28, 128), normal(3, 3, 128, 128),
     ), numpy_convolution  # fmt: skip
     yield "softmax 1024x1024", softmax(1024, 1024), (normal(1024, 1024) * 10,), numpy_softmax
@@ -144,9 +145,9 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 def main() -> int:
     OUT.mkdir(exist_ok=True)
-    table = Table(title="tensorc, checked against NumPy")
-    for column in ("job", "build", "tensorc", "NumPy", "speed", "GFLOP/s", "GB/s", "of the machine's limit"):
-        table.add_column(column, justify="left" if column == "job" else "right")
+    table = Table(title="tensorc, checked against NumPy; times in ms", box=box.SIMPLE)
+    for column in ("job", "build", "tensorc", "NumPy", "speed", "GFLOP/s", "GB/s", "of limit"):
+        table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
     failed = False
     with Progress() as progress:
         task = progress.add_task("starting", total=4)
@@ -166,7 +167,7 @@ def main() -> int:
             share, of = (timing.peak_fraction, "peak") if compute_bound else (timing.bandwidth_fraction, "copy")
             limit = f"{share:.0%} of {of}"
             table.add_row(
-                name, f"{build * 1e3:.0f} ms", f"{timing.seconds * 1e3:.3f} ms", f"{theirs * 1e3:.3f} ms",
+                name, f"{build * 1e3:.0f}", f"{timing.seconds * 1e3:.3f}", f"{theirs * 1e3:.3f}",
                 f"{theirs / timing.seconds:.1f}x", f"{timing.gflops:.1f}", f"{timing.gbps:.1f}", limit,
             )  # fmt: skip
             if "photo" in name:
@@ -175,6 +176,7 @@ def main() -> int:
             progress.advance(task)
     console = Console()
     console.print(table)
+    console.print("photo: an unsharp mask; conv: of ResNet-50. The limit is this machine's FMA peak or copy bandwidth.")
     console.print(f"The photograph before and after: {OUT / 'before.png'}, {OUT / 'after.png'}")
     return int(failed)
 
