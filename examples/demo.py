@@ -145,7 +145,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 def main() -> int:
     OUT.mkdir(exist_ok=True)
-    table = Table(title="tensorc, checked against NumPy; times in ms", box=box.SIMPLE)
+    table = Table(title="tensorc, checked against NumPy; times in ms", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in ("job", "build", "tensorc", "NumPy", "speed", "GFLOP/s", "GB/s", "of limit"):
         table.add_column(column, justify="left" if column == "job" else "right", no_wrap=True)
     failed = False
