@@ -125,6 +125,14 @@ function twice(A: float32[14], out C: float32[10])
     assert_same(s.origin, s.function)
 
 
+def test_a_window_does_not_move_on():
+    function = rolling_buffer(compute_at(parse(BLUR), "T", "C.i"), "T", "T")
+    assert refusal(compute_at, function, "T", "C.j") == (
+        "compute_at(block 'T', loop 'C.j'): different points of the block may be one place of 'T', "
+        "as in a window"
+    )
+
+
 def test_refusals():
     blur = parse(BLUR)
     step = "rolling_buffer(block 'T', buffer 'T'): "

@@ -73,8 +73,9 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     "mask").
 
     Requires: the block is complete (spatial, not reading its own buffer) or a reduction with its
-    init; its buffer is internal, written by it alone, and read only below `loop`; `loop` is not
-    around the block already, nor vectorized; what the block reads is not written after it.
+    init; each of its points has a place of its own in the buffer, which is internal, written by it
+    alone, and read only below `loop`; `loop` is not around the block already, nor vectorized; what
+    the block reads is not written after it.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -357,7 +358,18 @@ def _movable(function: Function, place: Place, step: str) -> Store:
     own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
     if own and (kinds <= {"spatial"} or any(e.indices != stores[0].indices for e in own)):
         deny(f"the block reads {buffer.name!r}, which it writes itself")
+    if not _is_one_place_each(block, stores[0].indices):
+        deny(f"different points of the block may be one place of {buffer.name!r}, as in a window")
     return stores[0]
+
+
+def _is_one_place_each(block: Block, indices: tuple[Expr, ...]) -> bool:
+    """Whether different spatial points of a block store at different indices."""
+    spatial = [it for it in block.iters if it.kind == "spatial"]
+    if {it.var for it in spatial if not is_const(it.extent, 1)} <= set(indices):
+        return True
+    free = IndexMap(tuple([it.var for it in spatial]), indices)
+    return free.is_injective(assumed([it.extent for it in spatial]))
 
 
 def _check_target(
