@@ -165,7 +165,7 @@ def main() -> int:
             theirs = best(reference, *arrays)
             compute_bound = timing.peak_fraction > timing.bandwidth_fraction
             share, of = (timing.peak_fraction, "peak") if compute_bound else (timing.bandwidth_fraction, "copy")
-            limit = f"{share:.0%} of {of}"
+            limit = f"{share:.0%} {of}"
             table.add_row(
                 name, f"{build * 1e3:.0f}", f"{timing.seconds * 1e3:.3f}", f"{theirs * 1e3:.3f}",
                 f"{theirs / timing.seconds:.1f}x", f"{timing.gflops:.1f}", f"{timing.gbps:.1f}", limit,
