@@ -261,3 +261,21 @@ def test_tasks_of_symbolic_loops(monkeypatch):
         scheduled = schedule_function(te.lower([a, output]), TARGETS[2], 2)
         assert "parallel" in scheduled.show()
         np.testing.assert_array_equal(interpret(scheduled.function, data), expected)
+
+
+def chain(stages, link):
+    last = first = te.placeholder((16,), name="X")
+    for q in range(stages):
+        last = te.compute((16,), lambda i, t=last: link(t, i), name=f"T{q}")
+    return [first, last]
+
+
+def test_what_was_inlined_counts():
+    """Each stage reads the one before twice: inlined one and all they would be 2^30 operations."""
+    s = schedule_function(te.lower(chain(30, lambda t, i: t[i] * t[15 - i])), TARGETS[0], 1)
+    assert 5 < len(all_blocks(s.function)) < 20
+
+
+def test_long_chains_are_inlined_in_parts():
+    s = schedule_function(te.lower(chain(400, lambda t, i: t[i] * 0.5 + 1.0)), TARGETS[0], 1)
+    assert 2 < len(all_blocks(s.function)) < 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tensorc.ir.expr import Call, Const, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
-from tensorc.ir.walk import all_exprs, walk_expr
+from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
-from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.regions import writers
@@ -16,6 +16,7 @@ from tensorc.target import Target
 
 RECIPES = (contraction, ordered, reduction, elementwise)  # the first that matches is taken
 CHEAP = 12  # operations that may be done again where a stage is read several times
+DEEPEST = 200  # levels of an expression that grows by inlining: every pass recurses over it
 
 
 class Scoped:
@@ -56,7 +57,8 @@ def schedule_function(function: Function, target: Target, threads: int, knobs: K
 def inline_cheap(s: Schedule) -> None:
     """Inline each elementwise stage whose repetition costs less than a trip through memory."""
     for block in all_blocks(s.function):
-        if _is_inlinable(s.function, block):
+        now = find_block(s.function, block.name).node  # with what was inlined into it
+        if _is_inlinable(s.function, now):
             s.compute_inline(block.name)
 
 
@@ -72,6 +74,9 @@ def _is_inlinable(function: Function, block: Block) -> bool:
     readers = [other for other in all_blocks(function) if _loads(other, buffer)]
     if not readers or own:
         return False
+    deepest = max([_depth(e) for reader in readers for inner in walk(reader) for e in exprs(inner)])
+    if _depth(block.body.value) + deepest > DEEPEST:
+        return False
     if any(it.kind == "reduce" for reader in readers for it in reader.iters):
         return _is_trivial(block.body.value)
     again = len({(reader.name, load) for reader in readers for load in _loads(reader, buffer)}) - 1
@@ -80,6 +85,10 @@ def _is_inlinable(function: Function, block: Block) -> bool:
 
 def _loads(block: Block, buffer) -> list[Load]:
     return [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
+
+
+def _depth(value: Expr) -> int:
+    return 1 + max([_depth(operand) for operand in children(value)], default=0)
 
 
 def _is_trivial(value: Expr) -> bool:
