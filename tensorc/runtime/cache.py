@@ -64,7 +64,7 @@ class Cache:
             return None
         path = self._path(self.folder, key)
         try:
-            data = path.read_bytes()
+            data = _read(path)
         except OSError:
             return None
         artifact = _decode(key, data)
@@ -162,6 +162,12 @@ def _private_folder(folder: Path) -> Path | None:
 
 def _warn(folder: Path, reason: str) -> None:
     warnings.warn(f"tensorc: compile cache off: {folder}: {reason}", RuntimeWarning, stacklevel=4)
+
+
+def _read(path: Path) -> bytes:
+    """What a file holds; nothing where `path` is no file: a pipe would be waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
 
 def _remove(path: Path) -> None:

@@ -57,6 +57,14 @@ def test_damaged_entries_are_dropped_and_written_again(store):
         assert store.get(KEY) == made
 
 
+def test_an_entry_that_is_a_pipe_is_not_waited_for(store):
+    entry(store).parent.mkdir()
+    os.mkfifo(entry(store))
+    assert store.get(KEY) is None
+    store.put(KEY, kernels.add())
+    assert store.get(KEY) == kernels.add()
+
+
 def test_an_entry_under_another_key_does_not_count(store):
     other = hashlib.sha256(b"two").hexdigest()
     store.put(KEY, kernels.add())
