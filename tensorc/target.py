@@ -250,6 +250,9 @@ def _cpu_fields(mcpu: str | None, features: str | None) -> dict:
     )  # fmt: skip
 
 
+_INDISPENSABLE = ("64bit", "sse", "sse2")  # of x86-64: LLVM gives up, or calls lose their floats, without
+
+
 def _parse_features(text: str) -> tuple[tuple[str, str], ...]:
     """("+", name) and ("-", name) pairs, sorted by name; the last word on a feature holds."""
     changes = {}
@@ -261,6 +264,8 @@ def _parse_features(text: str) -> tuple[tuple[str, str], ...]:
         if name not in _known_features():
             known = ", ".join(sorted(_known_features()))
             raise TargetError(f"target 'cpu': unknown feature {name!r}; known are {known}")
+        if sign == "-" and name in _INDISPENSABLE:
+            raise TargetError(f"target 'cpu': feature {name!r} cannot be taken away: calls pass floats by it")
         changes[name] = sign
     return tuple((changes[name], name) for name in sorted(changes))
 

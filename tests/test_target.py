@@ -95,6 +95,8 @@ def test_cuda_is_a_value():
         (lambda: Target("cpu", mcpu=3), "option mcpu is 3, a string is needed"),
         (lambda: Target("cuda", arch="sm_1"), "unknown arch 'sm_1'; known are sm_75"),
         (lambda: Target("cpu", features="avx2"), "feature 'avx2': write '+name' to add"),
+        (lambda: Target("cpu", features="-64bit"), "feature '64bit' cannot be taken away"),
+        (lambda: Target("cpu", features="-sse2"), "feature 'sse2' cannot be taken away"),
         (lambda: Target("cpu", features="+warp"), "unknown feature 'warp'; known are "),
         (lambda: as_target(7), "target 7: not a Target; give a tc.Target, 'cpu', 'cuda' or None"),
     ],
