@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from tensorc import te
 from tensorc.artifact import Artifact
 from tensorc.codegen import llvm
-from tensorc.errors import ArgumentError, InternalError, TensorcError, UnsupportedError
+from tensorc.errors import ArgumentError, InternalError, ScheduleError, TensorcError, UnsupportedError
 from tensorc.ir.count import count
 from tensorc.ir.expr import Expr, Var
 from tensorc.ir.function import Function
@@ -116,9 +116,13 @@ def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
 
 
 def _schedule(function: Function, target: Target, threads: int, schedules: ScheduleSource | None) -> Schedule:
+    if schedules is not None and not hasattr(schedules, "lookup"):
+        raise ArgumentError(f"schedules={schedules!r}: an object with a method lookup is needed")
     found = schedules.lookup(function, target) if schedules is not None else None
     if isinstance(found, Trace):
         return found.apply(Schedule(function))
+    if found is not None and not isinstance(found, Mapping):
+        raise ScheduleError(f"schedules: lookup gave {found!r}; a Trace, a dict of decisions or None is needed")
     return schedule_function(function, target, threads, None if found is None else Replay(found))
 
 

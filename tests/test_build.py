@@ -379,6 +379,13 @@ def test_sources_that_are_none():
     refused(tc.ArgumentError, lambda: tc.build(add()).source("ptx"), "a CPU kernel has")
 
 
+@pytest.mark.parametrize("found", [3, "C.tile", [1]])
+def test_schedules_that_are_none(found):
+    refused(tc.ArgumentError, lambda: tc.build(add(), schedules=found), "a method lookup is needed")
+    source = type("Source", (), {"lookup": lambda self, function, target: found})()
+    refused(tc.ScheduleError, lambda: tc.build(add(), schedules=source), "a dict of decisions or None")
+
+
 class Broken:
     """A source of schedules that fails in a way of its own."""
 
