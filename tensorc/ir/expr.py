@@ -541,7 +541,10 @@ def const(value, dtype: DType | str) -> Const:
         if not dtype.min <= number <= dtype.max:
             raise ExpressionError(f"literal {value!r} does not fit {dtype}, which holds {dtype.min} to {dtype.max}")
         return Const(number, dtype)
-    return Const(_round(float(value), dtype), dtype)
+    try:
+        return Const(_round(float(value), dtype), dtype)
+    except OverflowError:
+        raise ExpressionError(f"literal of {value.bit_length()} bits does not fit {dtype}") from None
 
 
 def _round(value: float, dtype: DType) -> float:

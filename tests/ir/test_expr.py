@@ -181,6 +181,7 @@ def test_absolute_values():
         (lambda: I + math.nan, "literal nan is no int64: cast one of the operands"),
         (lambda: I + math.inf, "literal inf is no int64: cast one of the operands"),
         (lambda: B + 256, "literal 256 does not fit uint8, which holds 0 to 255"),
+        (lambda: X + 10**400, "literal of 1329 bits does not fit float32"),
         (lambda: I + 2**63, "literal 9223372036854775808 does not fit int64"),
         (lambda: I + True, "literal True cannot stand beside int64"),
         (lambda: P & 1, "literal 1 cannot stand beside bool"),
