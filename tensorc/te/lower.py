@@ -102,6 +102,10 @@ def _symbols(tensors, order) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
     others = tuple([variable for variable in used if variable not in determined])
     arguments = set(argument_names(tensors))
     for variable in others:
+        if variable.name == "threads":
+            raise ExpressionError(
+                "lower: variable 'threads' would be passed to the kernel by a name that calls use already; rename it"
+            )
         if variable.name in arguments:
             raise ExpressionError(
                 f"lower: variable {variable.name!r} and a tensor have one name, by which the kernel takes them; "

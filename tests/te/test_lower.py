@@ -469,6 +469,14 @@ def test_variables_of_one_name():
         te.lower([P, Q, te.compute((n,), lambda i: P[i], name="R")])
 
 
+def test_a_variable_with_a_name_that_calls_use():
+    P = te.placeholder((4,), name="P")
+    Q = te.compute((4,), lambda i: P[i] * te.cast(te.var("threads"), "float32"), name="Q")
+    whole = "lower: variable 'threads' would be passed to the kernel by a name that calls use already; rename it"
+    with refused(whole):
+        te.lower([P, Q])
+
+
 def test_a_variable_with_the_name_of_an_argument():
     x, y = te.var("P"), te.var("P_1")
     P = te.placeholder((4,), name="P")
