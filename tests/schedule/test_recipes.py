@@ -9,7 +9,7 @@ from tensorc import te
 from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.stmt import For
-from tensorc.ir.walk import walk
+from tensorc.ir.walk import walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Replay
 from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes import contraction, elementwise, reduction
@@ -279,3 +279,17 @@ def test_what_was_inlined_counts():
 def test_long_chains_are_inlined_in_parts():
     s = schedule_function(te.lower(chain(400, lambda t, i: t[i] * 0.5 + 1.0)), TARGETS[0], 1)
     assert 2 < len(all_blocks(s.function)) < 20
+
+
+def test_values_used_twice_again_and_again_do_not_double_without_end():
+    tensors = [te.placeholder((8,), name="A")]
+    for step in range(24):
+        tensors.append(te.compute((8,), lambda i, last=tensors[-1]: last[i] * last[i] + 1.0, name=f"S{step}"))
+    function = schedule_function(te.lower([tensors[0], tensors[-1]]), TARGETS[2], 1).function
+    assert len(all_blocks(function)) < 24
+    assert max(len(list(walk_expr(block.body.value))) for block in all_blocks(function)) < 2000
+
+
+def test_products_without_columns():
+    function = te.lower(matmul(4, 0, 2, b_axes="jk"))
+    schedule_function(function, TARGETS[2], 1)

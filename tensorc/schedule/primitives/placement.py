@@ -366,6 +366,8 @@ def _movable(function: Function, place: Place, step: str) -> Store:
 def _is_one_place_each(block: Block, indices: tuple[Expr, ...]) -> bool:
     """Whether different spatial points of a block store at different indices."""
     spatial = [it for it in block.iters if it.kind == "spatial"]
+    if any(is_const(it.extent, 0) for it in spatial):  # there are no points
+        return True
     if {it.var for it in spatial if not is_const(it.extent, 1)} <= set(indices):
         return True
     free = IndexMap(tuple([it.var for it in spatial]), indices)

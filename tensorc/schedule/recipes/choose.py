@@ -15,6 +15,7 @@ from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
 RECIPES = (contraction, ordered, reduction, elementwise)  # the first that matches is taken
+LARGEST = 500  # nodes that inlining may add: values used twice, again and again, would double without end
 CHEAP = 12  # operations that may be done again where a stage is read several times
 DEEPEST = 200  # levels of an expression that grows by inlining: every pass recurses over it
 
@@ -79,8 +80,10 @@ def _is_inlinable(function: Function, block: Block) -> bool:
         return False
     if any(it.kind == "reduce" for reader in readers for it in reader.iters):
         return _is_trivial(block.body.value)
-    again = len({(reader.name, load) for reader in readers for load in _loads(reader, buffer)}) - 1
-    return _cost(block.body.value) * again <= CHEAP
+    found = [(reader.name, load) for reader in readers for load in _loads(reader, buffer)]
+    if len(found) * sum(1 for _ in walk_expr(block.body.value)) > LARGEST:
+        return False
+    return _cost(block.body.value) * (len(set(found)) - 1) <= CHEAP
 
 
 def _loads(block: Block, buffer) -> list[Load]:
