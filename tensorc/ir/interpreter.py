@@ -65,7 +65,8 @@ def interpret(function: Function, *arrays: np.ndarray, scalars: Mapping[str, int
     """Run a function at any stage, exactly as docs/ir.md says, with its loops in serial order.
 
     `arrays` are NumPy arrays for the parameters in order, or for the inputs alone; `scalars` gives
-    the parameters that no shape determines, by name, and may give extents that only outputs tell. Returns the outputs, written in place where
+    the parameters that no shape determines, by name, and may give extents that only outputs tell. Returns the
+    outputs, written in place where
     they were given: one array, a tuple of several, or None. Elements that the function does not
     write are NaN, or the greatest integer.
 

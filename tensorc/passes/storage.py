@@ -499,8 +499,14 @@ def _is_dense(access: _Access, depth: int) -> bool:
         terms, _ = linear(expr)
         moving = {atom: scale for atom, scale in terms.items() if not sizes.keys().isdisjoint(variables(atom))}
         only = next(iter(moving), None)
-        is_digit = isinstance(only, (FloorDiv, Mod)) and is_const(only.b) and only.b.value > 0
-        if is_digit and len(moving) == 1 and not lanes and moving[only] == 1:
+        if (
+            isinstance(only, (FloorDiv, Mod))
+            and is_const(only.b)
+            and only.b.value > 0
+            and len(moving) == 1
+            and not lanes
+            and moving[only] == 1
+        ):
             parts.setdefault(_fraction(only), set()).add(type(only))
             continue
         if not _is_gapless(moving, lanes, sizes, taken):

@@ -5,8 +5,8 @@
         and the same in twos and in ones for the rest
 
 An unrolled loop of which a number of iterations is left that is known at the call alone would test its guard in each of
-them, inside of the loops around it. Instead the loop runs in parts of constant size, largest first, each around all that
-its iterations share. That changes the order of iterations, so they must touch elements of their own. Where the guard
+them, inside of the loops around it. Instead the loop runs in parts of constant size, largest first, each around all
+that its iterations share. That changes the order of iterations, so they must touch elements of their own. Where the guard
 reaches into vectors, a part is one vector.
 """
 
@@ -19,7 +19,15 @@ from tensorc.arith import Affine, Domain, affine, bounds, simplify
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
 from tensorc.ir.stmt import For, If, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import (
-    exprs, map_substmts, substitute, substitute_stmt, substmts, uses, variables, walk, walk_expr,
+    exprs,
+    map_substmts,
+    substitute,
+    substitute_stmt,
+    substmts,
+    uses,
+    variables,
+    walk,
+    walk_expr,
 )  # fmt: skip
 from tensorc.passes.common import conjuncts, make_for, requirement
 
@@ -138,7 +146,8 @@ def _is_guarded(stmt: Stmt, units: dict[Var, _Unit]) -> bool:
 def _tests(stmt: Stmt, var: Var) -> bool:
     match stmt:
         case If(condition, then, None):
-            return any(requirement(c) is not None and uses(c, (var,)) for c in conjuncts(condition)) or _tests(then, var)
+            asks = any(requirement(c) is not None and uses(c, (var,)) for c in conjuncts(condition))
+            return asks or _tests(then, var)
         case For():
             return _tests(stmt.body, var)
         case Seq(stmts):
