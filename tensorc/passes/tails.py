@@ -6,8 +6,8 @@
 
 An unrolled loop of which a number of iterations is left that is known at the call alone would test its guard in each of
 them, inside of the loops around it. Instead the loop runs in parts of constant size, largest first, each around all
-that its iterations share. That changes the order of iterations, so they must touch elements of their own. Where the guard
-reaches into vectors, a part is one vector.
+that its iterations share. That changes the order of iterations, so they must touch elements of their own. Where the
+guard reaches into vectors, a part is one vector.
 """
 
 from __future__ import annotations
