@@ -182,7 +182,10 @@ class Simplifier:
         """The canonical linear form of a scalar int64 expression."""
         terms: Terms = {}
         constant = accumulate(expr, 1, terms, self._leaf)
-        return cancel(drop_zeros(terms), constant, self._range_of)
+        terms = drop_zeros(terms)
+        if not exact(terms, constant, self.domain):  # min(a, b) - a  ->  min(0, b - a) where b - a cannot wrap
+            return terms, constant
+        return cancel(terms, constant, self._range_of)
 
     def _range_of(self, terms: Terms, constant: int):
         return range_of_form(terms, constant, self.domain)

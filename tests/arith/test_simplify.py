@@ -560,3 +560,13 @@ def test_loads_move_where_a_condition_does_not_guard_them(choose):
 
 def test_select_of_literals():
     assert simplify(select(P, True, False)) is P
+
+
+def test_a_choice_of_data_takes_nothing_in():
+    """min(a, b) - a is min(0, b - a) for indices, but b - a of any int64 may wrap."""
+    buffer = Buffer("A", (4,), "int64")
+    a, b = (Load(buffer, (index(at),)) for at in (0, 1))
+    for choice in (Min(a, b), Max(a, b)):
+        assert simplify(choice - a) == choice - a
+    i, j = Var("i"), Var("j")
+    assert simplify(Min(i, j) - i) != Min(i, j) - i
