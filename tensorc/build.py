@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tensorc import te
+from tensorc.arith import simplify
 from tensorc.artifact import Artifact
 from tensorc.codegen import llvm
 from tensorc.errors import ArgumentError, InternalError, ScheduleError, TensorcError, UnsupportedError
@@ -26,7 +27,7 @@ from tensorc.schedule.knobs import Replay, ScheduleSource
 from tensorc.schedule.recipes.choose import schedule_function
 from tensorc.target import Target, as_target
 from tensorc.te.graph import argument_names, check_arguments
-from tensorc.te.tensor import check_name
+from tensorc.te.tensor import check_name, is_integer
 
 __all__ = ["build", "default_schedule", "schedule"]
 
@@ -158,7 +159,7 @@ def _report(scheduled: Schedule, target: Target) -> Report:
     function = scheduled.function
     flat = lower_passes(function, target)
     nests = summarize(scheduled.origin, function, flat, target)
-    flops, size = [show(n) if isinstance(n, Expr) else n for n in count(scheduled.origin)]
+    flops, size = [show(simplify(n)) if isinstance(n, Expr) else n for n in count(scheduled.origin)]
     made: dict[str, list[llvm.MachineLoop]] = {}
     for loop in llvm.machine_loops(flat, target):
         made.setdefault(loop.name, []).append(loop)
@@ -185,9 +186,9 @@ def _cpu(target: Target | str | None) -> Target:
 def _threads(threads: int | None) -> int:
     if threads is None:
         return default_threads()
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+    if not is_integer(threads) or threads < 1:
         raise ArgumentError(f"threads={threads!r}: a positive number is needed")
-    return threads
+    return int(threads)
 
 
 def _key(text: str, target: Target, threads: int) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 from tensorc.dtypes import DType, bool_, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
+from tensorc.ir.refusals import NoNumber
 from tensorc.ir.ufuncs import advice
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def node(cls):
     return cls
 
 
-class Expr(Node):
+class Expr(Node, NoNumber):
     """A value: scalar, or a vector where its dtype has lanes. `dtype` is set when a node is made."""
 
     __slots__ = ()
@@ -119,6 +120,12 @@ class Expr(Node):
 
     def __rmod__(self, other):
         return mod(other, self)
+
+    def __divmod__(self, other):
+        return floordiv(self, other), mod(self, other)
+
+    def __rdivmod__(self, other):
+        return floordiv(other, self), mod(other, self)
 
     def __pow__(self, other):
         return power(self, other)
@@ -530,6 +537,8 @@ class Buffer:
 def const(value, dtype: DType | str) -> Const:
     """The literal `value` of a dtype; floats are rounded to it. Raises ExpressionError if it does not fit."""
     dtype = as_dtype(dtype)
+    if not isinstance(value, (int, float)):
+        value = _plain_number(value, dtype)
     if dtype.is_bool:
         if value not in (0, 1):
             raise ExpressionError(f"literal {value!r} is no bool")
@@ -545,6 +554,15 @@ def const(value, dtype: DType | str) -> Const:
         return Const(_round(float(value), dtype), dtype)
     except OverflowError:
         raise ExpressionError(f"literal of {value.bit_length()} bits does not fit {dtype}") from None
+
+
+def _plain_number(value, dtype: DType) -> int | float:
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, (int, float)):
+        return value
+    given = "an expression" if isinstance(value, Expr) else repr(value)
+    raise ExpressionError(f"{given} is not a number, which a literal of {dtype} must be")
 
 
 def _round(value: float, dtype: DType) -> float:

@@ -161,7 +161,7 @@ def _checked(
     what = f"argument {param.name}"
     _check_type(what, param, kind, array)
     _check_extents(what, param, array, values, derived)
-    _check_layout(what, param, alignment, array, values)
+    _check_layout(what, param, alignment, array, given, values)
     if param.is_output and not array.flags.writeable:
         raise _Refusal(f"{what} is read-only, an output must be writable")
     return array
@@ -211,7 +211,12 @@ def _check_derived(
 
 
 def _check_layout(
-    what: str, param: Param, alignment: int, array: np.ndarray, values: dict[str, int]
+    what: str,
+    param: Param,
+    alignment: int,
+    array: np.ndarray,
+    given: object,
+    values: dict[str, int],
 ) -> None:
     size = array.itemsize
     if array.size == 0:
@@ -220,7 +225,7 @@ def _check_layout(
     if param.strides is None:
         if not array.flags.c_contiguous:
             steps = ", ".join(f"{s / size:g}" for s in array.strides)
-            form = "row-major and contiguous is needed; np.ascontiguousarray copies"
+            form = f"row-major and contiguous is needed; {_copier(given)} copies"
             raise _Refusal(f"{what} has strides ({steps}) in elements, {form}")
     else:
         _check_strides(what, param, array, values)
@@ -228,6 +233,13 @@ def _check_layout(
     if off:
         place = f"{what} starts {off} bytes past a multiple of {alignment}"
         raise _Refusal(f"{place}, alignment to {alignment} is needed")
+
+
+def _copier(given: object) -> str:
+    """What makes a contiguous array of the caller's kind."""
+    torch = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(given, torch.Tensor)
+    return "its .contiguous()" if is_tensor else "np.ascontiguousarray"
 
 
 def _check_strides(what: str, param: Param, array: np.ndarray, values: dict[str, int]) -> None:

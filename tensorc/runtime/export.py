@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from tensorc.artifact import Artifact
 from tensorc.errors import ArgumentError, TargetError, UnsupportedError
@@ -58,6 +59,8 @@ def export(
     Raises ArgumentError for an unknown kind of file, a file that cannot be written, or a name that
     C does not allow; TargetError where there is no linker.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentError(f"export({path!r}): a path is needed, a str or a Path")
     path = Path(path)
     suffix = path.suffix
     if suffix not in (*_SHARED, *_OBJECT, *_ARCHIVE):
@@ -66,6 +69,8 @@ def export(
         raise ArgumentError(f"export({str(path)!r}): there is no folder {str(path.parent)!r}")
     count = None if threads is None else _checked_threads(threads)
     chosen = _default_name(artifact, path) if name is None else name
+    if not isinstance(chosen, str):
+        raise ArgumentError(f"export: name is {name!r}, a str is needed")
     entry = Entry(artifact, chosen, count if artifact.parallel else None)
     code = _compile(entry)
     needed = _undefined(code)
@@ -83,9 +88,9 @@ def export(
 
 
 def _checked_threads(threads: object) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
         raise ArgumentError(f"export: threads is {threads!r}, a positive int or None is needed")
-    return min(threads, pool.MOST_THREADS)
+    return min(int(threads), pool.MOST_THREADS)
 
 
 def _default_name(artifact: Artifact, path: Path) -> str:

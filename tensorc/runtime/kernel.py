@@ -35,7 +35,8 @@ class Kernel:
     contiguous unless the parameter asks for strides. Raises ArgumentError, with nothing written, if
     an argument does not fit.
 
-    Kernels are made by `load`. They may be called from several threads at once and after a fork.
+    Kernels are made by `load`. They may be called from several threads at once and after a fork. A
+    pickled kernel is its artifact.
     """
 
     __slots__ = (
@@ -49,6 +50,8 @@ class Kernel:
         describe: Callable[[str], object] | None = None,
         threads: int | None = None,
     ):
+        if not isinstance(artifact, Artifact):
+            raise ArgumentError(f"kernels are made by tc.build, not of {artifact!r}")
         self.artifact = artifact
         self.signature = Signature(artifact)  # prints as the refusals do
         self._describe = describe
@@ -117,8 +120,10 @@ class Kernel:
         """Measure calls with these arguments (outputs included), beside the machine's peak.
 
         At most `repeat` samples and about `seconds` in all; `scalars` are those that a call is
-        given by name. Raises ArgumentError as a call does.
+        given by name. Raises ArgumentError as a call does, and for a `repeat` or `seconds` that is no
+        positive number.
         """
+        _check_effort(repeat, seconds)
         count = self.threads if threads is None else _thread_count(self, threads)
         named = dict(scalars) if count == self.threads else {**scalars, "threads": count}
         flops, size = self.work(*arrays, **scalars)
@@ -172,6 +177,17 @@ class Kernel:
         """
         table, invoke = self._table.address, self._wrapper.invoke_address
         return numba_function(self.artifact, str(self.signature), self.threads, invoke, table, self)
+
+    def __copy__(self) -> Kernel:
+        return self  # nothing of it changes
+
+    def __deepcopy__(self, memo: dict) -> Kernel:
+        return self
+
+    def __reduce__(self) -> tuple:
+        """Pickled, a kernel is its artifact: machine code, which runs only on such a machine, and
+        which has no source to show."""
+        return load, (self.artifact, None, self.threads)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.artifact.cpu or self.artifact.triple}>"
@@ -247,6 +263,14 @@ def _thread_count(kernel: Kernel, count: object) -> int:
     return min(int(count), threads.MOST_THREADS)
 
 
+def _check_effort(repeat: object, seconds: object) -> None:
+    """Refuse what is no number of samples, or no time to take them in."""
+    if isinstance(repeat, bool) or not isinstance(repeat, (int, np.integer)) or repeat < 1:
+        raise ArgumentError(f"time: repeat is {repeat!r}, a positive int is needed")
+    if not isinstance(seconds, (int, float, np.integer, np.floating)) or not 0 < seconds < np.inf:
+        raise ArgumentError(f"time: seconds is {seconds!r}, a positive number is needed")
+
+
 def _load_code(artifact: Artifact) -> cpu.Library:
     imports = {"tensorc_parallel_for": threads.parallel_for()} if artifact.parallel else {}
     symbols = (artifact.symbol, artifact.sizes) if artifact.sizes else (artifact.symbol,)
@@ -273,7 +297,11 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
             return kernel(*args, **bound, **named)
         if kind is None:
             # Plain arrays may fit the short road; if not, it comes back with nothing to convert.
-            return kernel(*kernel.signature.arrays(args), **bound, **named)
+            try:
+                return kernel(*kernel.signature.arrays(args), **bound, **named)
+            except ArgumentError:
+                kernel.signature.bind(args, named, kernel._derived)  # refuses what the caller gave
+                raise
     count = kernel.threads
     if threads is not None:
         count = min(count, _thread_count(kernel, threads))

@@ -20,7 +20,7 @@ from tensorc.schedule.locate import (
     refuse,
 )  # fmt: skip
 from tensorc.schedule.navigation import child_blocks, consumers, output_blocks, producers
-from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform
+from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,6 @@ class Schedule:
     ) -> tuple[LoopRef, ...]:
         """Split a loop into nested ones, outermost first; one factor may be None. See
         `primitives.loops.split`."""
-        factors = tuple(factors) if isinstance(factors, (list, tuple)) else factors
         return self._loops("split", self._name(loop, LoopRef), factors, tail)
 
     def fuse(self, *loops: LoopRef | str) -> LoopRef:
@@ -151,7 +150,6 @@ class Schedule:
         self, loop: LoopRef | str, factors: Sequence[int | None]
     ) -> tuple[LoopRef, ...]:
         """Cut the range of a loop into consecutive loops. See `primitives.versions`."""
-        factors = tuple(factors) if isinstance(factors, (list, tuple)) else factors
         return self._loops("loop_partition", self._name(loop, LoopRef), factors)
 
     def specialize(self, condition) -> list[BlockRef]:
@@ -174,7 +172,6 @@ class Schedule:
 
     def reorder_block_iters(self, block: BlockRef | str, order: Sequence[int]) -> None:
         """Put the iterators of a block in another order. See `primitives.annotations`."""
-        order = tuple(order) if isinstance(order, (list, tuple)) else order
         self.perform("reorder_block_iters", (self._name(block, BlockRef), order))
 
     def annotate(self, place: LoopRef | BlockRef | str, key: str, value) -> None:
@@ -308,7 +305,6 @@ class Schedule:
 
     def pad_einsum(self, block: BlockRef | str, padding: Sequence[int]) -> list[BlockRef]:
         """Round the extents of a product of tensors up to multiples. See `primitives.padding`."""
-        padding = tuple(padding) if isinstance(padding, (list, tuple)) else padding
         return self._blocks(self.perform("pad_einsum", (self._name(block, BlockRef), padding)))
 
     def decompose_padding(self, block: BlockRef | str, loop: LoopRef | str) -> BlockRef:
@@ -319,10 +315,11 @@ class Schedule:
 
     def perform(self, primitive: str, args: tuple[Any, ...]) -> tuple[str, ...]:
         """One step by name, as traces hold it; returns the names of what it made."""
-        if primitive not in PRIMITIVES:
+        if not isinstance(primitive, str) or primitive not in PRIMITIVES:
             raise ScheduleError(
                 f"no step is named {primitive!r}; there are {', '.join(PRIMITIVES)}"
             )
+        args = plain(args)
         try:
             function, made = perform(self.function, primitive, args)
         except ScheduleError as error:
@@ -335,7 +332,7 @@ class Schedule:
     def _explain_gone(self, primitive: str, args: tuple[Any, ...], error: ScheduleError) -> None:
         """Say it if a step was refused since an earlier one has replaced its loop."""
         there = {loop.var.name for loop in all_loops(self.function)}
-        for name in _loops_in(primitive, args):
+        for name in _loops_in(primitive, args) if isinstance(args, tuple) else ():
             for step in self.trace.steps if name not in there else ():
                 if step.primitive in ("split", "fuse", "merge", "loop_partition") and name in _loops_in(
                     step.primitive, step.args
@@ -376,7 +373,7 @@ class Schedule:
 
 
 def _buffer(buffer):
-    return buffer if isinstance(buffer, (str, int)) else getattr(buffer, "name", buffer)
+    return buffer if isinstance(buffer, (str, int)) else plain(getattr(buffer, "name", buffer))
 
 
 def _loops_in(primitive: str, args: tuple[Any, ...]) -> list[str]:

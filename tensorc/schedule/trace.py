@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tensorc.arith import IndexMap
 from tensorc.errors import ExpressionError, ScheduleError
 from tensorc.ir.expr import Add, Const, FloorDiv, Mod, Mul, Neg, Sub, Var, as_index
@@ -188,7 +190,8 @@ class Step:
     """One step: a primitive's name, its arguments in order, and the names of the loops or the block
     that it made.
 
-    Arguments are names, numbers, None and tuples of these; an index map is its text.
+    Arguments are names, numbers, None and tuples of these; an index map is its text. The last may be
+    left out where they have defaults.
     """
 
     primitive: str
@@ -207,6 +210,10 @@ def perform(
     """The function after one step, and the names that the step made. Raises ScheduleError if it
     is refused."""
     kind = PRIMITIVES[primitive]
+    most = len(kind.arguments)
+    if not isinstance(args, tuple) or not most - len(kind.defaults) <= len(args) <= most:
+        names = ", ".join([name for name, _ in kind.arguments])
+        raise ScheduleError(f"{primitive}: a tuple of its arguments ({names}) is needed, not {args!r}")
     values = [
         read_map(value) if what == "map" else value
         for (_, what), value in zip(kind.arguments, args)
@@ -216,6 +223,15 @@ def perform(
         return result, ()
     function, made = result
     return function, made if kind.makes in ("loops", "blocks") else (made,)
+
+
+def plain(value):
+    """An argument of a step as traces hold it: NumPy's numbers as Python's, sequences as tuples."""
+    if isinstance(value, (list, tuple)):
+        return tuple([plain(one) for one in value])
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +280,8 @@ class Trace:
         schedule is then as it was.
         """
         names: dict[tuple[str, str], str] = {}
+        if not isinstance(target, Function) and not hasattr(target, "perform"):
+            raise ScheduleError(f"trace: {target!r} is neither a schedule nor a function of the IR")
         trial = target if isinstance(target, Function) else target.copy()
         for number, step in enumerate(self.steps, 1):
             args = _renamed(step, names)

@@ -51,7 +51,10 @@ def function(func: Function, inputs: Sequence[Tensor] | Tensor, name: str | None
         raise ExpressionError(f"{what}: parameter {func.scalars[0].name!r} is no buffer; pass it as a tensor")
     if not func.outputs:
         raise ExpressionError(f"{what}: it has no output")
-    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    given = (inputs,) if isinstance(inputs, Tensor) else inputs
+    if not isinstance(given, (tuple, list)):
+        raise ExpressionError(f"{what}: inputs {described(inputs)} is not a list of tensors")
+    given = tuple(given)
     taken = [param for param in func.params if param not in func.outputs]
     if len(given) != len(taken):
         raise ExpressionError(f"{what}: {len(given)} inputs for {len(taken)} parameters")

@@ -34,7 +34,7 @@ from tensorc.te.reducer import (
     from_functions,
     reduction,
 )  # fmt: skip
-from tensorc.te.tensor import Axis, Tensor, check_extent, check_name, described
+from tensorc.te.tensor import Axis, Tensor, check_extent, check_name, described, is_integer
 
 
 @node
@@ -129,7 +129,7 @@ def _end(what: str, which: str, value) -> int | Expr:
         if value.dtype.is_int:
             return as_index(value)
         raise ExpressionError(f"{what}: the {which} end is {value.dtype}, not an integer")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if not is_integer(value):
         raise ExpressionError(f"{what}: the {which} end {value!r} is not an integer")
     value = value.__index__()
     if not int64.min <= value <= int64.max:

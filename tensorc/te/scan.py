@@ -16,7 +16,7 @@ from tensorc.te.assume import take_off
 from tensorc.te.maker import Description, Maker
 from tensorc.te.math import const
 from tensorc.te.nest import Nests, Step
-from tensorc.te.tensor import Tensor, TensorBuffer, check_name, described
+from tensorc.te.tensor import Tensor, TensorBuffer, check_name, described, is_integer
 
 
 def scan(
@@ -73,7 +73,7 @@ def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tens
         raise ExpressionError(f"{what}: state {state.name!r} is computed; it must be a placeholder of its own")
     if update.body is None:
         raise ExpressionError(f"{what}: update {update.name!r} is no compute; it must tell each element of a step")
-    if not isinstance(axis, int) or not 0 <= axis < state.ndim:
+    if not is_integer(axis) or not 0 <= axis < state.ndim:
         problem = f"axis {described(axis)} is none of the {state.ndim} axes of state {state.name!r}"
         raise ExpressionError(f"{what}: {problem}")
     for tensor in (init, update):

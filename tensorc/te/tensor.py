@@ -13,7 +13,9 @@ from tensorc.ir.printer import show
 from tensorc.ir.walk import walk_expr
 from tensorc.te.maker import Maker
 from tensorc.te.reducer import Reduction
+from tensorc.te.whole import NoElements
 
+_LONGEST_NAME = 200  # LLVM cuts names off, and steps of a schedule make longer ones of them
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
 
@@ -47,7 +49,7 @@ class TensorBuffer(Buffer):
     tensor: Tensor
 
 
-class Tensor:
+class Tensor(NoElements):
     """An array by its definition: `body` at each point, combined over `reduce_axes`.
 
     A placeholder has no body. `axes` are the iterators, one a dimension and counted from 0;
@@ -78,7 +80,6 @@ class Tensor:
         "siblings",
         "stage",
     )
-    __iter__ = None  # or Python would iterate by __getitem__, without end
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class Tensor:
                     f"access {self.name}[...]: index {dimension} is {value.dtype}; cast it to an "
                     "integer"
                 )
-        elif isinstance(value, bool) or not hasattr(value, "__index__"):
+        elif not is_integer(value):
             raise ExpressionError(
                 f"access {self.name}[...]: index {dimension} is {described(value)}, not an integer or an "
                 "expression"
@@ -224,7 +225,21 @@ def check_name(what: str, name: str) -> str:
             f"{what}: name {described(name)} is not a name; it is letters, digits and _, in parts joined "
             "by dots"
         )
+    if len(name) > _LONGEST_NAME:
+        raise ExpressionError(
+            f"{what}: name {name[:20] + '...'!r} has {len(name)} letters, {_LONGEST_NAME} are the most"
+        )
     return name
+
+
+def is_integer(value) -> bool:
+    """Whether Python and NumPy take a value for one integer; a bool is none."""
+    return (
+        hasattr(value, "__index__")
+        and not isinstance(value, bool)
+        and getattr(value, "ndim", 0) == 0
+        and not isinstance(value, Expr)
+    )
 
 
 def check_dtype(what: str, dtype: DType | str) -> DType:
@@ -238,8 +253,10 @@ def check_dtype(what: str, dtype: DType | str) -> DType:
 
 def check_shape(what: str, shape) -> tuple[Expr, ...]:
     """The extents as index expressions; a single one stands for a vector's shape."""
-    if isinstance(shape, (int, Expr)) or hasattr(shape, "__index__"):
+    if isinstance(shape, (int, Expr)) or is_integer(shape):
         shape = (shape,)
+    if isinstance(shape, Tensor):
+        raise ExpressionError(f"{what}: shape {described(shape)} is not a tuple of extents")
     try:
         shape = tuple(shape)
     except TypeError:
@@ -266,7 +283,7 @@ def check_extent(where: str, extent, varies: bool = False) -> Expr:
     if isinstance(extent, Expr) and type(extent) is not Const:
         return _symbolic_extent(where, extent, varies)
     value = extent.value if type(extent) is Const else extent
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if not is_integer(value):
         raise ExpressionError(f"{where}: extent {described(value)} is not an integer")
     value = operator.index(value)
     if value < 0:

@@ -304,7 +304,10 @@ def test_torch_tensors(arrays):
         (torch.zeros(16).to_sparse(), "argument B is a torch.sparse_coo tensor"),
         (torch.zeros(16, dtype=torch.float64), "argument B is float64, float32 is needed"),
         (torch.zeros(16, dtype=torch.bfloat16), "argument B is bfloat16, float32 is needed"),
-        (torch.zeros(32)[::2], "argument B has strides (2) in elements"),
+        (
+            torch.zeros(32)[::2],
+            "argument B has strides (2) in elements, row-major and contiguous is needed; its .contiguous() copies",
+        ),
     ]:  # fmt: skip
         with pytest.raises(ArgumentError) as caught:
             kernel(a, tensor, c)

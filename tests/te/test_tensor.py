@@ -201,7 +201,7 @@ def test_reducers_of_narrow_floats_combine_float32():
 
 
 def test_a_tensor_is_not_iterable():
-    with pytest.raises(TypeError):
+    with pytest.raises(ExpressionError, match="iteration: tensor 'A' has no elements yet"):
         iter(A)
 
 

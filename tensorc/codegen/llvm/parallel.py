@@ -134,8 +134,9 @@ def _capture(
 
 
 def argument(what: str, position: int, name: str, kind: str) -> Value:
-    """A named argument; the position keeps equal names apart."""
-    return Value(f'%"{what}{position}.{name}"', kind)
+    """A named argument; the position keeps equal names apart, and LLVM knows names of any length only
+    by their start."""
+    return Value(f'%"{what}{position}.{name[:200]}"', kind)
 
 
 def declare_pointer(pointer: Pointer) -> str:

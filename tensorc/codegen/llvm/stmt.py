@@ -126,7 +126,7 @@ def emit_loop(
 ) -> None:
     """A loop from `start` up to `end`; `runs` says that it is known to run at least once."""
     build = ctx.builder
-    plain = re.sub(r"[^\w.]", "_", name, flags=re.ASCII)
+    plain = re.sub(r"[^\w.]", "_", name[:200], flags=re.ASCII)  # LLVM cuts long names off
     labels = build.label("ready"), build.label(f"loop.{plain}"), build.label("done")
     if not runs:
         test = build.hoist(f"icmp slt {start.typed}, {end.ref}", "i1", max(start.depth, end.depth))
