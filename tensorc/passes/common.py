@@ -24,7 +24,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import OPERATIONS
 from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt, Store
-from tensorc.ir.walk import walk_expr
+from tensorc.ir.walk import uses, walk_expr
 
 NOTHING = Seq(())
 Lets = Mapping[Var, Expr]  # the values of the variables of `let` around a place
@@ -141,3 +141,13 @@ def requirement(condition: Expr) -> Affine | None:
             return affine(a - b)
         case _:
             return None
+
+
+def direction(condition: Expr, var: Var) -> int:
+    """1 where a condition, once it holds, holds for all greater values of a variable; -1 for all
+    smaller; else 0."""
+    form = requirement(condition)
+    if form is None or any(atom is not var and uses(atom, (var,)) for atom, _ in form.terms):
+        return 0
+    coefficient = form.coefficient(var)
+    return (coefficient > 0) - (coefficient < 0)

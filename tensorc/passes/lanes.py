@@ -9,21 +9,26 @@
 where f is the reducer of the block, of one element or of several at once (`ir/reducer.py`). The lanes
 live around the outermost reduce loop; loops of the result inside it index them as well. What has no
 such form stays as it is, and runs serially. Operations such as + are left to `vectorize`.
+
+Positions, as of `argmax`, are kept in as few bits as they need, and are not compared where lanes meet them in order
+(`positions.py`); the first iteration then stands alone, as the lanes hold no position before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tensorc.arith import affine
+from tensorc.arith import Domain, affine
+from tensorc.dtypes import DType, int32
 from tensorc.ir.empty import empty_condition
-from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, eq, index, is_const, sub
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, cast, eq, index, is_const, minimum, sub
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import Update, update_of
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, seq
 from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, uses
-from tensorc.passes.common import conjunction, conjuncts, make_for, make_if
+from tensorc.passes.common import conjunction, conjuncts, direction, entry_domain, make_for, make_if
+from tensorc.passes.positions import in_order, narrow_positions, narrowed, widened
 
 MOST_BYTES = 8192  # of lanes around one loop; more are kept around an inner one
 
@@ -31,24 +36,27 @@ MOST_BYTES = 8192  # of lanes around one loop; more are kept around an inner one
 def reduce_in_lanes(function: Function) -> Function:
     """The function with lanes of their own for vectorized reduce loops."""
     allocs: list[Buffer] = []
-    body = _visit(function.body, allocs, {b.name for b in (*function.params, *function.allocs)})
+    taken = {b.name for b in (*function.params, *function.allocs)}
+    body = _visit(function.body, allocs, taken, entry_domain(function))
     return function.with_(body=body, allocs=(*function.allocs, *allocs)) if allocs else function
 
 
-def _visit(stmt: Stmt, allocs: list[Buffer], taken: set[str]) -> Stmt:
+def _visit(stmt: Stmt, allocs: list[Buffer], taken: set[str], domain: Domain) -> Stmt:
     if type(stmt) is For:
-        nest = _nest(stmt)
+        nest = _nest(stmt, domain)
         if nest is not None:
             return nest.stmt(allocs, taken)
+        domain = domain.bind(stmt.var, stmt.start, stmt.extent)
     if type(stmt) is Block:
         return stmt
-    return map_substmts(stmt, lambda inner: _visit(inner, allocs, taken))
+    return map_substmts(stmt, lambda inner: _visit(inner, allocs, taken, domain))
 
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
     """A block in loops. `outer` stay as they are; of the `inner` ones, `tile` are loops of the result and
-    `lane` is the vectorized one. `steady` are the conditions of the block that no reduce loop changes."""
+    `lane` is the vectorized one. `steady` are the conditions of the block that no reduce loop changes; `narrow` tells
+    which elements lanes keep as int32."""
 
     block: Block
     update: Update
@@ -57,21 +65,25 @@ class _Nest:
     tile: tuple[For, ...]
     lane: For
     steady: tuple[Expr, ...]
+    narrow: tuple[bool, ...]
 
     def stmt(self, allocs: list[Buffer], taken: set[str]) -> Stmt:
-        lanes = [self._buffer(e.buffer, taken) for e in self.update.elements]
+        lanes = [
+            self._buffer(e.buffer, int32 if narrow else e.dtype, taken)
+            for e, narrow in zip(self.update.elements, self.narrow)
+        ]
         allocs += lanes
         parts = (self._init(), self._start(lanes), self._main(lanes), self._end(lanes))
         return _around(self.outer, seq(*parts))
 
-    def _buffer(self, buffer: Buffer, taken: set[str]) -> Buffer:
+    def _buffer(self, buffer: Buffer, dtype: DType, taken: set[str]) -> Buffer:
         name, number = f"{buffer.name}.lanes", 0
         while name in taken:
             number += 1
             name = f"{buffer.name}.lanes{number}"
         taken.add(name)
         shape = [loop.extent for loop in (*self.tile, self.lane)]
-        return Buffer(name, shape, buffer.dtype, alignment=64)
+        return Buffer(name, shape, dtype, alignment=64)
 
     def _init(self) -> Stmt:
         """What the block does at first, if any of this is the first."""
@@ -90,19 +102,44 @@ class _Nest:
     def _start(self, lanes: Sequence[Buffer]) -> Stmt:
         lane = Var(self.lane.var.name)
         place = (*self._place(), lane)
-        stores = [Store(b, place, const) for b, const in zip(lanes, self.update.identities)]
+        starts = [
+            narrowed(const) if narrow else const
+            for const, narrow in zip(self.update.identities, self.narrow)
+        ]
+        stores = [Store(b, place, start) for b, start in zip(lanes, starts)]
         return self._for_each(_vectors(lane, self.lane.extent, seq(*stores)))
 
     def _main(self, lanes: Sequence[Buffer]) -> Stmt:
+        bindings = {it.var: it.binding for it in self.block.iters}
+        moving = [loop for loop in self.inner if loop not in self.tile and loop is not self.lane]
+        rest = in_order(self.update, moving, self.lane.var, bindings) if self._starts_at_once() else None
+        if rest is None:
+            return _around(self.inner, self._combining(lanes, self.update))
+        first, others = self.inner[0], self.inner[1:]
+        body = _around(others, self._combining(lanes, self.update))
+        start = replace(first, extent=minimum(first.extent, 1), body=body)
+        after = replace(first, start=first.start + 1, extent=sub(first.extent, 1))
+        return seq(start, _renamed((after, *others), self._combining(lanes, rest)))
+
+    def _starts_at_once(self) -> bool:
+        """Whether the outermost loop has more than one iteration, and a lane that has any term has one in the first."""
+        first = self.inner[0]
+        if first is self.lane or first.kind != "serial" or is_const(first.extent, 1):
+            return False
+        conditions = [c for c in conjuncts(self.block.predicate) if uses(c, (first.var,))]
+        return all(direction(c, first.var) < 0 for c in conditions)
+
+    def _combining(self, lanes: Sequence[Buffer], update: Update) -> Stmt:
+        """The block, which updates the lanes."""
         block, extra = self.block, []
         for loop in (*self.tile, self.lane):
             var = Var(loop.var.name)
             extra.append(BlockIter(var, loop.extent, "spatial", sub(loop.var, loop.start)))
         place = tuple([it.var for it in extra])
-        body = self.update.stmt([Load(b, place) for b in lanes], self.update.terms)
+        terms = [cast(term, b.dtype) for term, b in zip(update.terms, lanes)]
+        body = update.stmt([Load(b, place) for b in lanes], terms)
         iters = (*block.iters, *extra)
-        new = Block(block.name, iters, block.predicate, None, body, block.annotations)
-        return _around(self.inner, new)
+        return Block(block.name, iters, block.predicate, None, body, block.annotations)
 
     def _end(self, lanes: Sequence[Buffer]) -> Stmt:
         """Halves of the lanes combine until one is left, which updates the elements."""
@@ -117,7 +154,12 @@ class _Nest:
             other = [Load(b, (*place, lane + half)) for b in lanes]
             parts.append(_vectors(lane, index(width - half), update.stmt(mine, other)))
             width = half
-        last = update.stmt(update.elements, [Load(b, (*place, index(0))) for b in lanes])
+        found = [Load(b, (*place, index(0))) for b in lanes]
+        values = [
+            widened(value, const) if narrow else value
+            for value, const, narrow in zip(found, update.identities, self.narrow)
+        ]
+        last = update.stmt(update.elements, values)
         last = make_if(conjunction(self.steady), substitute_stmt(last, self._values()))
         return self._for_each(seq(*parts, last))
 
@@ -142,11 +184,21 @@ def _around(loops: Sequence[For], body: Stmt) -> Stmt:
     return body
 
 
+def _renamed(loops: Sequence[For], body: Stmt) -> Stmt:
+    """The loops around a body, with variables of their own."""
+    fresh = {loop.var: Var(loop.var.name) for loop in loops}
+    own = [
+        replace(loop, var=fresh[loop.var], start=substitute(loop.start, fresh), extent=substitute(loop.extent, fresh))
+        for loop in loops
+    ]
+    return _around(own, substitute_stmt(body, fresh))
+
+
 def _vectors(lane: Var, extent: Expr, body: Stmt) -> Stmt:
     return make_for(lane, index(0), extent, "vectorized", body)
 
 
-def _nest(loop: For) -> _Nest | None:
+def _nest(loop: For, domain: Domain) -> _Nest | None:
     """The nest from a loop inward, if it reduces in lanes and has this form."""
     loops: list[For] = []
     stmt: Stmt = loop
@@ -162,11 +214,15 @@ def _nest(loop: For) -> _Nest | None:
     update = update_of(stmt)
     if update is None or update.operation is not None or not update.identities:
         return None
-    return _placed(stmt, update, loops, kinds, lane, lane.extent.value)
+    for it in stmt.iters:
+        domain = domain.bind(it.var, index(0), it.extent)
+    return _placed(stmt, update, loops, kinds, lane, narrow_positions(update, domain))
 
 
-def _placed(block: Block, update: Update, loops, kinds, lane: For, lanes: int) -> _Nest | None:
+def _placed(block: Block, update: Update, loops, kinds, lane: For, narrow: tuple[bool, ...]) -> _Nest | None:
     """The nest with its lanes around as many loops as there is room for."""
+    assert type(lane.extent) is Const  # `_nest` takes no other
+    lanes = lane.extent.value
     each = sum(e.dtype.bytes for e in update.elements) * lanes
     for at, kind in enumerate(kinds):
         if at > loops.index(lane):
@@ -177,7 +233,7 @@ def _placed(block: Block, update: Update, loops, kinds, lane: For, lanes: int) -
             steady = _steady(block, inner, tile)
             if steady is None or (block.init is not None and not _is_first_at_start(block, inner, tile)):
                 return None
-            return _Nest(block, update, tuple(loops[:at]), inner, tile, lane, steady)
+            return _Nest(block, update, tuple(loops[:at]), inner, tile, lane, steady, narrow)
     return None
 
 

@@ -58,10 +58,10 @@ from tensorc.passes.common import (
     conjunction,
     conjuncts,
     depends_on,
+    direction,
     entry_domain,
     make_for,
     make_if,
-    requirement,
 )
 
 REDUCTIONS = {
@@ -234,7 +234,7 @@ class _Vectorizer:
         """Whether any lane runs. Where all conditions get weaker toward one end, the lane there
         tells."""
         var, start = self.loop.var, self.loop.start
-        directions = {_direction(c, var) for c in conjuncts(condition)}
+        directions = {direction(c, var) for c in conjuncts(condition)}
         outer = self.mask is not None
         if not outer and directions == {-1}:
             return simplify(substitute(condition, {var: start}), self.domain)
@@ -348,16 +348,6 @@ def is_inside(buffer: Buffer, indices: tuple[Expr, ...], domain: Domain) -> bool
         can_prove(logical_and(i >= 0, i < extent), domain)
         for i, extent in zip(indices, buffer.shape)
     )
-
-
-def _direction(condition: Expr, var: Var) -> int:
-    """1 where a condition, once it holds, holds for all greater values of a variable; -1 for all
-    smaller; else 0."""
-    form = requirement(condition)
-    if form is None or any(atom is not var and uses(atom, (var,)) for atom, _ in form.terms):
-        return 0
-    coefficient = form.coefficient(var)
-    return (coefficient > 0) - (coefficient < 0)
 
 
 def _on_ramps(expr: Expr, wide: tuple[Expr, ...]) -> Expr | None:

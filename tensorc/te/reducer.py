@@ -21,6 +21,7 @@ from tensorc.ir.expr import (
     const,
     eq,
     logical_and,
+    logical_not,
     logical_or,
     select,
 )  # fmt: skip
@@ -80,8 +81,8 @@ def _of_best(name: str, is_better: Callable[[Expr, Expr], Expr], worst) -> Reduc
             is_nan = call("isnan", x[1])
             ahead = logical_or(ahead, is_nan)
             equal = logical_or(equal, logical_and(is_nan, call("isnan", y[1])))
-        stays = select(equal, x[0] < y[0], ahead)
-        return select(stays, x[0], y[0]), select(stays, x[1], y[1])
+        yields = select(equal, y[0] < x[0], logical_not(ahead))  # vectors take what is new by a mask
+        return select(yields, y[0], x[0]), select(yields, y[1], x[1])
 
     def identity(dtypes: tuple[DType, ...]) -> tuple[Const, ...]:
         return const(INT64_MAX, dtypes[0]), const(worst(dtypes[1]), dtypes[1])

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tensorc as tc
+from tensorc import te
 from tensorc.codegen.llvm import emit
 from tensorc.dtypes import dtype
 from tensorc.ir import (
@@ -220,3 +222,18 @@ def test_random_expressions(data):
     store = Store(out, (Ramp(at, index(1), lanes) if lanes > 1 else at,), value)
     inner = For(j, index(0), index(4), data.draw(st.sampled_from(("serial", "unrolled"))), store)
     check(Function("f", (out,), (out,), (), (), For(i, index(0), index(3), "serial", inner)))
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_vectors_of_floats_become_the_nearest_integers(source, target):
+    sizes = [2.0**n for n in (7, 8, 15, 16, 31, 32, 63, 64)]
+    powers = [sign * size + more for size in sizes for more in (-1, -0.5, 0, 1) for sign in (1, -1)]
+    with np.errstate(over="ignore"):
+        x = np.array([*powers, 0.0, -0.0, 0.9, -0.9, 1e30, -1e30, np.inf, -np.inf, np.nan] * 2).astype(source)
+    A = te.placeholder(x.shape, source, name="A")
+    B = te.compute(x.shape, lambda i: te.cast(A[i], target), name="B")
+    low, high = np.iinfo(target).min, np.iinfo(target).max
+    exact = [0 if np.isnan(v) else (high if v > 0 else low) if np.isinf(v) else int(v) for v in x]
+    expected = np.array([min(max(v, low), high) for v in exact], target)
+    assert np.array_equal(tc.build([A, B], threads=1)(x), expected)

@@ -2,9 +2,12 @@
 
 import textwrap
 
+import numpy as np
 import pytest
 
+import tensorc as tc
 from tensorc import te
+from tensorc.ir.printer import show
 from tensorc.ir.walk import all_exprs
 from tensorc.passes.lanes import reduce_in_lanes
 from tensorc.schedule import Schedule
@@ -96,8 +99,93 @@ def test_loops_of_the_result_index_the_lanes():
     s.decompose_reduction("C", k0)
     lanes = [b for b in reduce_in_lanes(s.function).allocs if b.name.endswith(".lanes")]
     assert [tuple(e.value for e in b.shape) for b in lanes] == [(4, 8), (4, 8)]
-    assert [b.dtype.name for b in lanes] == ["int64", "float32"]
+    assert [b.dtype.name for b in lanes] == ["int32", "float32"]
     assert_lowers(s.function)
+
+
+BEST = """
+    function main(A: float32[3, {n}], out C: int64[3], out V: float32[3])
+      for i in 0 .. 3
+        for k.0 in 0 .. {count}
+          for k.1 in 0 .. 8 vectorized
+            block C {{identity.0 = 9223372036854775807, identity.1 = -inf}}
+              spatial v: 3 = i
+              reduce r: {n} = k.0 * 8 + k.1
+              init
+                C[v] = 9223372036854775807
+                V[v] = float32(-inf)
+              let C.term: int64 = {term}
+                let V.term: float32 = A[v, r]
+                  let C.next: int64 = select(select(V[v] == V.term, C.term < C[v], not V[v] > V.term), C.term, C[v])
+                    let V.next: float32 = max(V[v], V.term)
+                      C[v] = C.next
+                      V[v] = V.next
+"""
+
+
+def test_positions_that_come_in_order_are_not_compared():
+    function = program(BEST.format(n=32, count=4, term="r"))
+    text = show(reduce_in_lanes(function))
+    first, rest = text.split("for k.0 in 1 .. 4")
+    assert "for k.0 in 0 .. 1" in first and "C.lanes.term < C.lanes[" in first
+    assert "C.lanes.term: int32 = cast(int32, r)" in rest
+    main, end = rest.split("for k.1 in", 2)[1:]
+    assert "C.lanes.term <" not in main and "C.lanes.term <" in end
+    assert "select(C.lanes[0] == int32(2147483647), 9223372036854775807, cast(int64, C.lanes[0]))" in end
+    assert_lowers(function)
+
+
+@pytest.mark.parametrize(
+    "n, term, kept, compared",
+    [
+        (32, "r", "int32", False),
+        (32, "31 - r", "int32", True),  # positions that fall
+        (32, "r // 2", "int32", True),  # or stay
+        (32, "r * 3", "int32", False),
+        (32, "r + 2147483616", "int64", False),  # the last one is the largest int32: the identity of lanes
+        (32, "r + 2147483615", "int32", False),
+        (32, "r * 100000", "int32", True),  # steps this large are not trusted not to wrap
+        (8, "r", "int32", True),  # a single iteration
+    ],
+)
+def test_what_lanes_keep_and_compare_of_positions(n, term, kept, compared):
+    function = program(BEST.format(n=n, count=n // 8, term=term))
+    lowered = reduce_in_lanes(function)
+    assert next(b for b in lowered.allocs if b.name == "C.lanes").dtype.name == kept
+    assert ("for k.0 in 1 .. " not in show(lowered)) == compared
+    assert_lowers(function)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("C.term < C[v]", "C.term + 1 < C[v]"),  # computed with
+        ("C.term < C[v]", "C.term < 100"),  # compared with something else
+        ("C.term, C[v])", "C.term, C[v] + 0)"),
+    ],
+)
+def test_positions_that_are_computed_with_stay(old, new):
+    lowered = reduce_in_lanes(program(BEST.format(n=32, count=4, term="r").replace(old, new, 1)))
+    assert next(b for b in lowered.allocs if b.name == "C.lanes").dtype.name == "int64"
+    assert "for k.0 in 1 .. " not in show(lowered)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("best", ["argmax", "argmin"])
+@pytest.mark.parametrize("n", [1, 5, 16, 63, 64, 65, 129, 300])
+def test_best_positions_as_numpy_gives_them(best, n, symbolic):
+    extent = te.var("n") if symbolic else n
+    A = te.placeholder((9, extent), name="A")
+    k = te.reduce_axis(extent, name="k")
+    C = te.compute((9,), lambda i: getattr(te, best)(A[i, k], axis=k), name="C")
+    kernel = tc.build([A, C], threads=1)
+    rng = np.random.default_rng(n)
+    a = rng.integers(-2, 3, (9, n)).astype("float32")
+    a[1, -1] = a[2, n // 2] = a[2, -1] = np.nan
+    a[3], a[4], a[5, 0] = -np.inf, np.inf, np.nan
+    a[6, n // 2] = 7 if best == "argmax" else -7
+    a[7] = np.nan
+    assert np.array_equal(kernel(a), getattr(np, best)(a, axis=1))
 
 
 def test_too_many_lanes_are_kept_around_an_inner_loop():

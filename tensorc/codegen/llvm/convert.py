@@ -62,10 +62,37 @@ def _from_float(ctx: Context, value: Value, source: DType, target: DType) -> Val
     to = llvm_type(target)
     if target.is_float:
         return _cast(ctx, "fpext" if target.bits > source.bits else "fptrunc", value, to)
+    if source.lanes > 1:
+        return _saturated(ctx, value, source, target)
     kind = "fptosi" if target.is_signed else "fptoui"
     name = f"llvm.{kind}.sat.{mangled(target)}.{mangled(source)}"
     ctx.module.declare(name, f"{to} ({llvm_type(source)})")
     return ctx.builder.pure(f"call {to} @{name}({value.typed})", to, value.depth)
+
+
+def _saturated(ctx: Context, value: Value, source: DType, target: DType) -> Value:
+    """Integers from a vector of floats: NaN to 0, the rest to the nearest there is. LLVM would take lane by lane."""
+    build = ctx.builder
+    condition = llvm_type(dtype("bool").with_lanes(source.lanes))
+    via = target if target.bits >= 32 else dtype("int32").with_lanes(source.lanes)
+
+    def choose(test: str, than: Value, x: Value, other: Value) -> Value:
+        holds = build.pure(f"fcmp {test} {value.typed}, {than.ref}", condition, value.depth)
+        depth = max(holds.depth, x.depth)
+        return build.pure(f"select {holds.typed}, {x.typed}, {other.typed}", x.type, depth)
+
+    low, high = target.scalar.min, target.scalar.max
+    value = choose("ord", value, value, constant(0.0, source))
+    least = constant(float(low), source)
+    value = choose("ogt", least, value, least)
+    is_exact = high.bit_length() <= (24 if source.bits == 32 else 53)
+    past = constant(float(high if is_exact else high + 1), source)
+    if is_exact:
+        value = choose("olt", past, value, past)
+    whole = _cast(ctx, "fptosi" if via.is_signed else "fptoui", value, llvm_type(via))
+    if not is_exact:
+        whole = choose("olt", past, whole, constant(high, via))
+    return whole if via is target else _cast(ctx, "trunc", whole, llvm_type(target))
 
 
 def _to_half(ctx: Context, value: Value, source: DType, target: DType) -> Value:

@@ -19,6 +19,7 @@ from tensorc.ir.expr import (
     Select,
     Var,
 )
+from tensorc.ir.reducer import update_of
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import children, exprs, variables, walk, walk_expr
 
@@ -109,8 +110,18 @@ def pattern(block: Block) -> Pattern:
     loops = {it.binding: it.var.name for it in block.iters}
     within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
-    itemsize = max([written.itemsize, *[read.itemsize for read in reads], *[_width(stored.value) for stored in stores]])
-    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize)
+    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), _itemsize(block, stores, reads))
+
+
+def _itemsize(block: Block, stores: list[Store], reads: tuple[Access, ...]) -> int:
+    """Bytes of the widest element; of a tuple that is reduced, positions aside, which lanes keep in fewer bits."""
+    update = update_of(block) if len(stores) > 1 else None
+    widths = [stored.buffer.dtype.bytes for stored in stores]
+    if update is not None:
+        data = [any(type(e) is Load for e in walk_expr(term)) for term in update.terms]
+        widths = [width for width, reads_data in zip(widths, data) if reads_data] or widths
+        return max([*widths, *[read.itemsize for read in reads], *map(_width, update.terms)])
+    return max([*widths, *[read.itemsize for read in reads], *[_width(stored.value) for stored in stores]])
 
 
 def _extent(extent: Expr) -> int | None:

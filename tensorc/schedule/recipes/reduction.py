@@ -89,12 +89,12 @@ def _may_be_lanes(axis: Axis, pattern: Pattern) -> bool:
 
 
 def _vector_axis(pattern: Pattern) -> Axis | None:
-    """The axis along which most loads are contiguous; an axis of the output wins over an equal one of the reduction,
-    unless it is shorter than a vector would like."""
+    """The axis along which most loads are contiguous and fewest are gathered; an axis of the output wins over an equal
+    one of the reduction, unless it is shorter than a vector would like."""
 
     def score(axis: Axis) -> tuple:
         contiguous = sum(load.stride(axis.name) == 1 for load in pattern.loads)
-        broken = sum(load.stride(axis.name) is None for load in pattern.loads)
+        broken = sum(load.stride(axis.name) not in (0, 1) for load in pattern.loads)
         stored = pattern.store.stride(axis.name) == 1
         roomy = min(axis.extent or UNKNOWN_EXTENT, 16)
         return (roomy > 1, contiguous - broken + 0.5 * stored - (2 if roomy < 8 else 0), roomy)
