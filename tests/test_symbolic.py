@@ -285,3 +285,22 @@ def test_kernels_in_the_cache_go_by_the_names_of_their_variables(tmp_path, monke
         A = te.placeholder((2 * n,), name="A")
         kernel = tc.build([A, te.compute((n,), lambda i: A[i] + 1, name="B")], threads=1)
         np.testing.assert_array_equal(kernel(whole(6), **{name: 3}), whole(6)[:3] + 1)
+
+
+def test_an_array_is_flattened_and_folded():
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), name="A")
+    flat = te.compute((n * m,), lambda i: A[i // m, i % m], name="flat")
+    turned = te.compute((m * n,), lambda i: A[i % n, i // n], name="turned")
+    kernel = tc.build([A, flat, turned], cache=False)
+    for shape in ((3, 5), (0, 4), (4, 0), (1, 17), (33, 8)):
+        a = whole(*shape)
+        f, t = kernel(a)
+        assert np.array_equal(f, a.ravel()) and np.array_equal(t, a.T.ravel())
+    V = te.placeholder((n * m,), name="V")  # no array tells that n is 0 or more
+    folded = te.compute((n, m), lambda i, j: V[i * m + j], name="folded")
+    v = np.arange(15, dtype="float32")
+    assert np.array_equal(tc.build([V, folded], cache=False)(v, n=3, m=5), v.reshape(3, 5))
+    B = te.placeholder((n * m, 2), name="B")
+    with pytest.raises(tc.ExpressionError, match=r"access V\[i // m\] reads index of unknown range"):
+        tc.build([B, V, te.compute((n * m,), lambda i: V[i // m] + B[i, 0], name="C")])

@@ -217,8 +217,21 @@ class Domain:
                     domain = domain._with_fact(form, offset) if form else domain
                 return domain
         if len(terms) == 1:
-            return domain._with_numerator(*next(iter(terms.items())), constant)
+            return domain._with_numerator(*next(iter(terms.items())), constant)._with_factors(terms, constant)
         return domain
+
+    def _with_factors(self, terms: Terms, constant: int) -> Domain:
+        """A product of at least 1 whose factors are 0 or more has factors of at least 1."""
+        (atom, scale), = terms.items()
+        if type(atom) is not Mul or scale < 0 or constant >= 0:
+            return self
+        known = factors(atom)
+        negative = [factor for factor in known if (range_of_atom(factor, self)[0] or 0) < 0]
+        unknown = [factor for factor in known if range_of_atom(factor, self)[0] is None]
+        if negative or len(unknown) > 1:
+            return self  # two of them may be negative
+        ranges = {factor: meet(range_of_atom(factor, self), (1, None)) for factor in known}
+        return self._copy({**self.ranges, **ranges})
 
     def _with_numerator(self, atom: Expr, scale: int, constant: int) -> Domain:
         """A bound of x // c bounds x."""

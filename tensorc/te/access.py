@@ -70,16 +70,30 @@ def check_accesses(stage: Tensor) -> tuple[Demand, ...]:
         return ()
     what = f"compute {stage.origin!r}"
     axes = [*zip(stage.axes, stage.buffer.shape)]
-    starts = () if stage.init is None else demands(what, [stage.init], axes)
+    sizes = _sizes(stage)
+    starts = () if stage.init is None else demands(what, [stage.init], axes, sizes=sizes)
     reduced = [*zip(stage.reduce_axes, stage.reduce_extents)]
-    return (*starts, *demands(what, [*stage.reduce_extents, stage.body], [*axes, *reduced]))
+    return (*starts, *demands(what, [*stage.reduce_extents, stage.body], [*axes, *reduced], sizes=sizes))
 
 
-def demands(what: str, exprs: list[Expr], axes: Axes, given: Sequence[Expr] = ()) -> tuple[Demand, ...]:
-    """The accesses in expressions over `axes`, under conditions, that are to be checked at run time."""
+def _sizes(stage: Tensor) -> tuple[Expr, ...]:
+    """That the variables are 0 or more which are extents of arrays that the stage reads."""
+    extents = [extent for tensor in stage.inputs if tensor.is_placeholder for extent in tensor.buffer.shape]
+    return tuple([extent >= 0 for extent in dict.fromkeys(extents) if type(extent) is Var])
+
+
+def demands(
+    what: str, exprs: list[Expr], axes: Axes, given: Sequence[Expr] = (), sizes: Sequence[Expr] = ()
+) -> tuple[Demand, ...]:
+    """The accesses in expressions over `axes`, under conditions, that are to be checked at run time.
+
+    `sizes` are conditions that hold for the call, whatever the axes.
+    """
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
         return ()  # nothing is ever read
     domain = Domain()
+    for condition in sizes:
+        domain = domain.given(condition)
     for var, extent in axes:
         plain, promised = take_off(extent)
         for condition in promised:

@@ -193,3 +193,14 @@ def test_a_variable_bound_again_is_another():
 def test_domains_do_not_change():
     DOMAIN.bind(X, 0, 4).given(parse("i < 2"))
     assert found("x") == (None, None) and found("i") == (0, 9)
+
+
+def test_factors_of_a_product_that_is_at_least_one():
+    counted = Domain().given(parse("n >= 0"))
+    inside = counted.bind(I, 0, N * X)  # n is 0 or more, n*x is 1 or more: so both are
+    assert (found("n", inside), found("x", inside)) == ((1, None), (1, None))
+    assert can_prove(parse("i // x < n"), inside) and can_prove(parse("i // x >= 0"), inside)
+    blind = Domain().bind(I, 0, N * X)  # both may be negative
+    assert found("x", blind) == (None, None)
+    below = Domain().given(parse("n <= -1")).bind(I, 0, N * X)
+    assert found("x", below)[0] is None
