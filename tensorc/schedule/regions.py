@@ -3,12 +3,12 @@ symbolic in the loops outside that part and taken over the whole range of the lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import overload
 
-from tensorc.arith import Domain, affine, bounds, can_prove, simplify
+from tensorc.arith import Domain, IndexMap, affine, bounds, can_prove, simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
     Buffer,
@@ -31,7 +31,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Seq, Stmt, Store
-from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, walk, walk_expr
+from tensorc.ir.walk import all_exprs, exprs, substitute, substmts, uses, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
@@ -342,10 +342,11 @@ def writers(function: Function, buffer: Buffer) -> tuple[Block, ...]:
     return tuple([block for block in all_blocks(function) if buffer in buffers_written(block)])
 
 
-def refuse_late_writer(function: Function, block: Block, step: str) -> None:
-    """Raise ScheduleError if a buffer that `block` reads is written after it: then the block cannot
-    run later."""
-    blocks = blocks_below(version_of(find_block(function, block.name)).node)
+def refuse_late_writer(function: Function, block: Block, users: Sequence[Place], step: str) -> None:
+    """Raise ScheduleError if a buffer that `block` reads may hold something else where it would run
+    later, at `users`: written after it, or in later iterations of a loop that is not around those."""
+    place = find_block(function, block.name)
+    blocks = blocks_below(version_of(place).node)
     at = next(i for i, other in enumerate(blocks) if other is block)
     inputs = buffers_read(block)
     for later in blocks[at + 1 :]:
@@ -353,3 +354,32 @@ def refuse_late_writer(function: Function, block: Block, step: str) -> None:
             if buffer in inputs:
                 reason = f"it reads {buffer.name!r}, which {later.name!r} changes after it"
                 refuse(function, f"{step}: {reason}", later.name)
+    kept = [[id(loop) for loop in user.loops] for user in users]
+    left = next((x for x in place.loops if any(id(x) not in around for around in kept)), None)
+    for other in blocks_below(left) if left is not None else ():
+        for buffer in buffers_written(other):
+            if buffer in inputs and other is not block and not _gives_own_places(other, buffer):
+                reason = f"it reads {buffer.name!r}, whose places {other.name!r} uses again in "
+                refuse(function, f"{step}: {reason}later iterations", other.name)
+
+
+def _gives_own_places(block: Block, buffer: Buffer) -> bool:
+    """Whether different points of a block have different places in a buffer, so that one that runs
+    again writes what is there."""
+    values: dict[Var, Expr] = {}
+    loops: dict[Var, Expr] = {it.var: it.extent for it in block.iters if it.kind != "reduce"}
+    for stmt in walk(block.body):
+        if type(stmt) is For:
+            loops[stmt.var] = stmt.extent
+        elif type(stmt) is Block:
+            values.update({it.var: substitute(it.binding, values) for it in stmt.iters})
+    stores = [stmt for stmt in walk(block) if type(stmt) is Store and stmt.buffer is buffer]
+    for store in stores:
+        places = tuple([substitute(e, values) for e in store.indices])
+        used = tuple([var for var in loops if any(uses(e, (var,)) for e in places)])
+        moving = [it.var for it in block.iters if it.kind != "reduce" and not is_const(it.extent, 1)]
+        if not set(moving) <= set(used):
+            return False
+        if not IndexMap(used, places).is_injective(assumed([loops[var] for var in used])):
+            return False
+    return True

@@ -18,6 +18,7 @@ from tests.fuzz.compare import Verdict
 from tests.fuzz.generate import CPUS, case
 from tests.fuzz.programs import Case, script
 from tests.fuzz.shrink import shrink
+from tests.fuzz.steps import MAKERS
 from tests.fuzz.workers import Worker, run_all
 
 
@@ -28,9 +29,11 @@ def main(argv: list[str] | None = None) -> int:
     seeds = range(options.seed, options.seed + options.programs)
     cases = (case(seed, cpus, options.schedules) for seed in seeds)
     start, counts, failures = time.monotonic(), Counter[str](), 0
+    tally: Counter[tuple[str, bool]] = Counter()
     seen: set[str] = set()
     for done, verdict in run_all(cases, options.jobs):
         counts["failed" if verdict.is_failure else verdict.kind] += 1
+        tally += verdict.tally
         if verdict.kind == "refused" and options.verbose:
             print(f"seed {done.seed} refused: {verdict.message}")
         if not verdict.is_failure:
@@ -42,10 +45,20 @@ def main(argv: list[str] | None = None) -> int:
             _explain(done, verdict, options.verbose)
         if failures >= options.failures:
             break
+    if options.schedules:
+        print(_table(tally))
     seconds = time.monotonic() - start
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     print(f"{sum(counts.values())} programs in {seconds:.1f} s: {told}")
     return 1 if failures else 0
+
+
+def _table(tally: Counter[tuple[str, bool]]) -> str:
+    """How often each step was accepted and refused."""
+    lines = [f"{'step':28}{'accepted':>9}{'refused':>9}"]
+    for name in sorted({name for name, _ in tally} | set(MAKERS)):
+        lines.append(f"{name:28}{tally[name, True]:9}{tally[name, False]:9}")
+    return "\n".join(lines)
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:

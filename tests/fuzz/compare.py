@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,9 +22,7 @@ from tensorc.target import as_target
 from tests.fuzz.memory import GuardedArray
 from tests.fuzz.programs import Case, data, extents, limit, tensors
 from tests.fuzz.reference import Value, reference
-from tests.fuzz.steps import instances, random_steps
-
-INTERPRETED = 3000  # instances that the interpreter runs in a moment
+from tests.fuzz.steps import MOST_INSTANCES, Attempt, instances, random_steps
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,31 @@ class Verdict:
     kind: str
     message: str = ""
     note: str = ""  # functions to look at
+    tally: Counter[tuple[str, bool]] = field(default_factory=Counter)  # steps, accepted or not
 
     @property
     def is_failure(self) -> bool:
         return self.kind not in ("ok", "refused")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A case's program, its data and its answer."""
+
+    function: Function
+    inputs: dict[str, np.ndarray]
+    expected: dict[str, Value]
+    scalars: dict[str, int]  # the values of variables
+    named: dict[str, int]  # those that a call gives by name
+
+    def is_small(self, function: Function) -> bool:
+        return instances(function, self.scalars) <= MOST_INSTANCES
+
+    def interpreted(self, function: Function, with_scalars: bool = True) -> str:
+        """What is wrong with the interpreter's answer, or nothing."""
+        return _interpreted(
+            function, self.inputs, self.expected, self.scalars if with_scalars else None
+        )
 
 
 def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Verdict:
@@ -52,41 +72,78 @@ def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Ver
     except Exception as error:
         return _escaped("lowering", error)
     inputs = _inputs(case)
-    expected = reference(function, inputs)
-    is_small = instances(function.body) <= INTERPRETED
-    if is_small:
-        complaint = _interpreted(function, inputs, expected)
+    known = _Known(function, inputs, reference(function, inputs), scalars, named)
+    if known.is_small(function):
+        complaint = known.interpreted(function, with_scalars=False)
         if complaint:
             return Verdict("interpreter", f"the unscheduled function: {complaint}", show(function))
-    scheduled = None
+    if case.steps is None:
+        return _compiled(tensors(case.program), known, case, announce)
+    return _by_hand(known, case, announce)
+
+
+def _by_hand(known: _Known, case: Case, announce: Callable[[Case], None]) -> Verdict:
+    """Make the steps of a case, the random ones too: the interpreter runs after each of them,
+    compiled code at the end, and of every other case at a step in between."""
+    rng = random.Random(case.seed)
+    tally: Counter[tuple[str, bool]] = Counter()
     try:
-        what: object = tensors(case.program)
-        if case.steps is not None:
-            what = scheduled = tc.schedule(tensors(case.program))
-            case = _perform(scheduled, case)
-            announce(case)
-            verify(scheduled.function)
+        scheduled = tc.schedule(tensors(case.program))
+    except Exception as error:
+        return _escaped("building", error)
+    between = rng.randrange(2 * case.random_steps) if case.random_steps else -1
+    try:
+        for number, attempt in enumerate(_attempts(scheduled, case, rng, known.scalars)):
+            tally[attempt.name, attempt.is_accepted] += 1
+            complaint = attempt.problem
+            if attempt.is_accepted:
+                verify(scheduled.function)
+                complaint = known.interpreted(scheduled.function)
+            if complaint:
+                announce(_so_far(case, scheduled))
+                text = f"the scheduled function: {complaint}"
+                return Verdict("schedule", text, show(scheduled.function))
+            if number == between:
+                verdict = _compiled(scheduled, known, _so_far(case, scheduled), announce)
+                if verdict.is_failure:
+                    return verdict
+    except Exception as error:
+        announce(_so_far(case, scheduled))
+        return _escaped("scheduling", error, scheduled)
+    verdict = _compiled(scheduled, known, _so_far(case, scheduled), announce)
+    return replace(verdict, tally=tally)
+
+
+def _attempts(s: Schedule, case: Case, rng: random.Random, scalars: dict[str, int]) -> Iterator[Attempt]:
+    for primitive, args in case.steps or ():
+        with contextlib.suppress(tc.ScheduleError):
+            s.perform(primitive, args)
+            yield Attempt(primitive, True)
+    yield from random_steps(s, rng, case.random_steps, scalars)
+
+
+def _so_far(case: Case, s: Schedule) -> Case:
+    """The case with the steps that were legal, the random ones among them."""
+    return replace(case, steps=tuple([(x.primitive, x.args) for x in s.trace]), random_steps=0)
+
+
+def _compiled(
+    what: object, known: _Known, case: Case, announce: Callable[[Case], None]
+) -> Verdict:
+    """Build a program or a schedule, and call the kernel."""
+    scheduled = what if isinstance(what, Schedule) else None
+    announce(case)
+    try:
         kernel = tc.build(what, _target(case), threads=case.threads, cache=False)
     except Exception as error:
         return _escaped("building", error, scheduled)
-    if scheduled is not None and is_small:
-        complaint = _interpreted(scheduled.function, inputs, expected, scalars)
-        if complaint:
-            return Verdict(
-                "schedule", f"the scheduled function: {complaint}", show(scheduled.function)
-            )
-    announce(case)
     try:
-        complaint = _called(kernel, function, inputs, expected, case, named)
+        complaint = _called(kernel, known, case)
     except TensorcError as error:
         return _escaped("calling", error, scheduled)
     if not complaint:
         return Verdict("ok")
-    return Verdict(
-        "kernel",
-        f"the kernel: {complaint}",
-        _where(kernel.function, case, inputs, expected, scalars),
-    )
+    return Verdict("kernel", f"the kernel: {complaint}", _where(kernel.function, known, case))
 
 
 def _with_symbols(case: Case) -> tuple[Case, dict[str, int], dict[str, int]]:
@@ -103,18 +160,6 @@ def _with_symbols(case: Case) -> tuple[Case, dict[str, int], dict[str, int]]:
     free = {var.name for var in function.scalars}
     scalars = {name: value for name, value in program.dims if name in used | free}
     return case, scalars, {name: scalars[name] for name in free}
-
-
-def _perform(s: Schedule, case: Case) -> Case:
-    """Make the steps; the case with those that were legal, the random ones among them."""
-    for primitive, args in case.steps or ():
-        with contextlib.suppress(tc.ScheduleError):
-            s.perform(primitive, args)
-    try:
-        random_steps(s, random.Random(case.seed), case.random_steps)
-    finally:
-        steps = tuple([(step.primitive, step.args) for step in s.trace])
-    return replace(case, steps=steps, random_steps=0)
 
 
 def _target(case: Case) -> tc.Target:
@@ -158,8 +203,9 @@ def _interpreted(
     return _differences({b.name: f for b, f in zip(function.outputs, found)}, expected)
 
 
-def _called(kernel, function: Function, inputs, expected, case: Case, named) -> str:
+def _called(kernel, known: _Known, case: Case) -> str:
     """What is wrong with the kernel's answer or with what else it did, or nothing."""
+    function, inputs = known.function, known.inputs
     rng = random.Random(case.seed)
     guarded, arrays = {}, []
     for buffer in function.params:
@@ -169,12 +215,12 @@ def _called(kernel, function: Function, inputs, expected, case: Case, named) -> 
             held.array[...] = inputs[buffer.name]
             held.make_read_only()
         arrays.append(held.array)
-    kernel(*arrays, **named)
+    kernel(*arrays, **known.named)
     for name, held in guarded.items():
         if not held.is_intact():
             return f"memory beside {name} was written"
     found = {b.name: guarded[b.name].array for b in function.outputs}
-    return _differences(found, expected)
+    return _differences(found, known.expected)
 
 
 def _differences(found: dict[str, np.ndarray], expected: dict[str, Value]) -> str:
@@ -206,11 +252,11 @@ def _wrong(array: np.ndarray, value: Value) -> np.ndarray:
     return ~(same | near | np.isinf(value.error))
 
 
-def _where(function: Function, case: Case, inputs, expected, scalars) -> str:
+def _where(function: Function, known: _Known, case: Case) -> str:
     """The first form of a function whose answer is wrong by the interpreter, to look at."""
     flat = lower_passes(function, _target(case))
     for name, form in (("the scheduled function", function), ("the flat function", flat)):
-        complaint = _interpreted(form, inputs, expected, scalars)
+        complaint = known.interpreted(form)
         if complaint:
             return f"{name} is wrong already: {complaint}\n{show(form)}"
     return f"the flat function is right, its machine code is not\n{show(flat)}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.fuzz.programs import FLOATS, INTEGERS, Case, Code, Input, Program, Stage, pruned
+from tests.fuzz.shapes import shaped
 
 EXTENTS = (0, 1, 2, 3, 5, 7, 15, 16, 17, 31, 33, 48, 63, 64, 65, 100)
 CPUS = (None, "x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -26,14 +27,17 @@ Axis = tuple[str, str, int]  # name, the text of its extent, its extent
 def case(seed: int, cpus: tuple[str | None, ...] = CPUS, by_hand: bool = False) -> Case:
     """The case of a seed; `by_hand` schedules it by random steps."""
     rng = random.Random(seed)
-    program = Generator(rng, 1200 if by_hand else 5000).program()
+    if by_hand and rng.random() < 0.5:
+        program = shaped(rng)
+    else:
+        program = Generator(rng, 700 if by_hand else 5000).program()
     return Case(
         replace(program, symbolic=_symbolic(program, random.Random(seed))),
         mcpu=rng.choice(cpus),
         threads=rng.choice((1, 1, 2)),
         seed=seed,
         steps=() if by_hand else None,
-        random_steps=rng.choice((3, 6, 10, 16)) if by_hand else 0,
+        random_steps=rng.choice((4, 8, 12, 20)) if by_hand else 0,
     )
 
 

@@ -1,4 +1,4 @@
-"""Random steps on whole nests: parts, versions, neighbours, consumers, partial results, notes."""
+"""Random steps on whole nests: parts, versions, neighbours, other algorithms."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import random
 from itertools import pairwise
 
 from tensorc.ir.expr import Load, Var
-from tensorc.ir.stmt import Store
-from tensorc.ir.walk import all_exprs, uses, walk
+from tensorc.ir.function import Function
+from tensorc.ir.printer import show
+from tensorc.ir.stmt import For
+from tensorc.ir.walk import all_exprs
 from tensorc.schedule import Schedule
-from tensorc.schedule.locate import all_blocks, find_block
+from tensorc.schedule.locate import all_blocks, blocks_below, find_block
+from tests.fuzz.looks import is_spatial, node, reads, writes
 
-MOST_BLOCKS = 24  # that copies of nests may lead to
+MOST_BLOCKS = 16  # that copies of nests may lead to
 
 
 def loop_partition(s: Schedule, rng: random.Random, block, loops):
@@ -26,32 +29,39 @@ def loop_partition(s: Schedule, rng: random.Random, block, loops):
 
 
 def merge(s: Schedule, rng: random.Random, block, loops):
-    other = _apart(s, rng, loops)
-    if not other:
-        return None
-    depths = [d for d, (a, b) in enumerate(zip(loops, other)) if s.extent(a) == s.extent(b)]
+    pairs = _neighbours(s)
     if rng.random() < 0.1:
-        return "merge", ((rng.choice(loops), rng.choice(other)),)
-    if not depths:
-        return None
-    depth = rng.choice(depths)
-    return "merge", ((loops[depth], other[depth]),)
+        others = [loop.name for loop in s.loops(rng.choice(s.blocks()))]
+        return "merge", ((rng.choice(loops), rng.choice(others or loops)),)
+    return ("merge", (rng.choice(pairs)[:2],)) if pairs else None
 
 
 def compute_with(s: Schedule, rng: random.Random, block, loops):
-    others = [b.name for b in s.blocks() if b.name != block and s.loops(b)]
-    if not others:
-        return None
-    other = rng.choice(others)
-    around = {loop.name for loop in s.loops(other)}
-    own = [loop for loop in loops if loop not in around]
-    alike = [
-        mine for mine, its in zip(own, [loop.name for loop in s.loops(other) if loop.name not in loops])
-        if s.extent(mine) == s.extent(its)
-    ]  # fmt: skip
     if rng.random() < 0.1:
-        return "compute_with", (other, block, rng.choice(loops))
-    return ("compute_with", (other, block, rng.choice(alike))) if alike else None
+        return "compute_with", (rng.choice(s.blocks()).name, block, rng.choice(loops))
+    pairs = _neighbours(s)
+    if not pairs:
+        return None
+    _, loop, first, second = rng.choice(pairs)
+    return "compute_with", (first, second, loop)
+
+
+def _neighbours(s: Schedule) -> list[tuple[str, str, str, str]]:
+    """Loops that could be one, of blocks side by side, with the blocks: where the nests part, and
+    further in as far as the extents are the same."""
+    found = []
+    blocks = s.blocks()
+    for a, b in [*pairwise(blocks), *zip(blocks, blocks[2:])]:
+        mine, its = s.loops(a), s.loops(b)
+        depth = next((d for d, (x, y) in enumerate(zip(mine, its)) if x != y), None)
+        if depth is None:
+            continue
+        for x, y in zip(mine[depth:], its[depth:]):
+            if s.extent(x) != s.extent(y):
+                break
+            found.append((x.name, y.name, a.name, b.name))
+            found.append((y.name, x.name, b.name, a.name))
+    return found
 
 
 def fission(s: Schedule, rng: random.Random, block, loops):
@@ -65,64 +75,25 @@ def fission(s: Schedule, rng: random.Random, block, loops):
     return ("fission", rng.choice(pairs)) if pairs else None
 
 
-def add_unit_loop(s: Schedule, rng: random.Random, block, loops):
-    return "add_unit_loop", (rng.choice((block, *loops)),)
-
-
 def reorder_block_iters(s: Schedule, rng: random.Random, block, loops):
-    count = len(_node(s, block).iters)
+    count = len(node(s, block).iters)
     return "reorder_block_iters", (block, tuple(rng.sample(range(count), count)))
 
 
-def annotate(s: Schedule, rng: random.Random, block, loops):
-    place = rng.choice((block, *loops))
-    if rng.random() < 0.3:
-        return "unannotate", (place, "note")
-    return "annotate", (place, "note", rng.choice((1, 2.5, True, "text")))
-
-
-def rfactor(s: Schedule, rng: random.Random, block, loops):
-    reducing = [
-        loop.var.name
-        for each in all_blocks(s.function)
-        for loop in find_block(s.function, each.name).loops
-        if any(it.kind == "reduce" and uses(it.binding, (loop.var,)) for it in each.iters)
-    ]
-    return ("rfactor", (rng.choice(reducing), rng.choice((0, 0, 1, -1, 2)))) if reducing else None
-
-
-def reverse_compute_at(s: Schedule, rng: random.Random, block, loops):
-    """A consumer under a loop of one of its producers."""
-    pairs = [
-        (b.name, loop.name)
-        for b in s.blocks()
-        for p in s.producers(b)
-        for loop in s.loops(p)
-        if loop not in s.loops(b)
-    ]
-    return ("reverse_compute_at", rng.choice(pairs)) if pairs else None
-
-
 def reverse_compute_inline(s: Schedule, rng: random.Random, block, loops):
-    served = [
-        b.name for b in s.blocks()
-        if s.producers(b) and all(
-            it.kind == "spatial" for each in (b, *s.producers(b)) for it in _node(s, each.name).iters
-        )
-    ]  # fmt: skip
-    if not served and rng.random() < 0.9:
-        return None
-    return "reverse_compute_inline", (rng.choice(served or [block]),)
-
-
-def set_scope(s: Schedule, rng: random.Random, block, loops):
-    return "set_scope", (block, _buffer(s, rng, block), rng.choice(("global", "local")))
-
-
-def storage_align(s: Schedule, rng: random.Random, block, loops):
-    factor = rng.choice((2, 4, 16, 5))
-    rule = (rng.choice((0, 0, -1, -2, 1)), factor, rng.randrange(factor))
-    return "storage_align", (block, _buffer(s, rng, block), *rule)
+    """A block that alone reads what another one makes, at one place."""
+    if rng.random() < 0.05:
+        return "reverse_compute_inline", (block,)
+    fitting = []
+    blocks = all_blocks(s.function)
+    for buffer in s.function.allocs:
+        makers = [b for b in blocks if buffer in writes(b)]
+        users = [b for b in blocks if buffer in reads(b)]
+        if len(makers) == len(users) == 1 and all(map(is_spatial, (*makers, *users))):
+            places = {e.indices for e in all_exprs(users[0]) if type(e) is Load and e.buffer is buffer}
+            if len(places) == 1:
+                fitting.append(users[0].name)
+    return ("reverse_compute_inline", (rng.choice(fitting),)) if fitting else None
 
 
 def specialize(s: Schedule, rng: random.Random, block, loops):
@@ -134,28 +105,26 @@ def specialize(s: Schedule, rng: random.Random, block, loops):
     return "specialize", (rng.choice(texts),)
 
 
-MAKERS = (
-    (2, loop_partition), (2, merge), (2, compute_with), (2, fission), (1, add_unit_loop),
-    (1, reorder_block_iters), (1, annotate), (3, rfactor), (4, reverse_compute_at),
-    (2, reverse_compute_inline), (1, set_scope), (1, storage_align), (1, specialize),
-)  # fmt: skip
+def substitute(s: Schedule, rng: random.Random, block, loops):
+    """The nest of a block by another schedule of itself."""
+    place = find_block(s.function, block)
+    top = next(stmt for stmt in place.path if type(stmt) is For)
+    below = blocks_below(top)
+    written = {buffer for b in below for buffer in writes(b)}
+    read = {buffer for b in below for buffer in reads(b)} - written
+    if s.function.scalars or any(type(e) is Var for b in written | read for e in b.shape):
+        return None
+    inputs, outputs = [sorted(group, key=lambda b: b.name) for group in (read, written)]
+    nest = Function("other", (*inputs, *outputs), tuple(outputs), (), (), top)
+    trial = Schedule(nest)
+    names = [loop.name for loop in trial.loops(block)]
+    trial.split(names[rng.randrange(len(names))], (None, rng.choice((2, 3))))
+    return "substitute", (block, show(trial.function), rng.random() < 0.7)
 
 
-def _buffer(s: Schedule, rng: random.Random, block: str):
-    """A buffer that a block touches, mostly an internal one, or a number."""
-    node = _node(s, block)
-    buffers = {e.buffer for e in all_exprs(node) if type(e) is Load}
-    buffers |= {stmt.buffer for stmt in walk(node) if type(stmt) is Store}
-    inner = sorted(each.name for each in buffers if each in s.function.allocs)
-    return rng.choice(inner) if inner and rng.random() < 0.8 else rng.choice((0, 0, 1, "A"))
-
-
-def _apart(s: Schedule, rng: random.Random, loops) -> list[str]:
-    """The loops of a block that has some of its own."""
-    found = [[loop.name for loop in s.loops(b)] for b in s.blocks()]
-    found = [names for names in found if names and names[0] not in loops]
-    return rng.choice(found) if found else []
-
-
-def _node(s: Schedule, name: str):
-    return next(block for block in all_blocks(s.function) if block.name == name)
+MAKERS = {
+    "loop_partition": (3, loop_partition), "merge": (8, merge), "compute_with": (8, compute_with),
+    "fission": (7, fission), "reorder_block_iters": (2, reorder_block_iters),
+    "reverse_compute_inline": (14, reverse_compute_inline), "specialize": (5, specialize),
+    "substitute": (3, substitute),
+}  # fmt: skip

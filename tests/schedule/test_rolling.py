@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorc.build import build
+from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
+from tensorc.schedule.primitives.inlining import compute_inline
 from tensorc.schedule.primitives.placement import compute_at
 from tensorc.schedule.primitives.rolling import rolling_buffer
 from tests.schedule.same import assert_same, inputs
@@ -194,3 +196,27 @@ function slide(A: float32[{size}], out C: float32[7])
     assert_same(before, s.function)
     arrays = inputs(before, {})
     assert (build(s, cache=False)(*arrays) == interpret(before, *arrays)).all()
+
+
+def test_what_a_window_holds_is_read_in_its_loop():
+    """A row of the window is used again for another one: no reader may run after the loop."""
+    text = BLUR.replace("out C: float32[8, 8])", "out D: float32[4, 8])\n  alloc C: float32[8, 8]")
+    chain = parse(
+        text
+        + """\
+  for D.i in 0 .. 4
+    for D.j in 0 .. 8
+      block D
+        spatial i: 4 = D.i
+        spatial j: 8 = D.j
+        D[i, j] = C[i * 2, j]
+"""
+    )
+    rolled = rolling_buffer(compute_at(chain, "T", "C.i"), "T", "T")
+    assert_same(chain, rolled)
+    reason = "it reads 'T', whose places 'T' uses again in later iterations"
+    for step in (lambda f: compute_inline(f, "C"), lambda f: compute_at(f, "C", "D.i")):
+        with pytest.raises(ScheduleError, match=reason):
+            step(rolled)
+    whole = compute_at(chain, "T", "C.i")  # a window that is not rolled keeps its rows
+    assert_same(chain, compute_inline(whole, "C"))

@@ -48,7 +48,8 @@ def compute_inline(function: Function, block: str) -> Function:
     """
     place = find_block(function, block)
     store = _single_store(function, place.node)
-    refuse_late_writer(function, place.node, f"compute_inline(block {block!r})")
+    users = [find_block(function, each.name) for each in readers(function, store.buffer)]
+    refuse_late_writer(function, place.node, users, f"compute_inline(block {block!r})")
     body = _inline(remove(place).body, store, Domain())
     allocs = tuple([buffer for buffer in function.allocs if buffer is not store.buffer])
     return function.with_(body=body, allocs=allocs)

@@ -83,9 +83,10 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     source, target = find_block(function, block), find_loop(function, loop)
     store = _movable(function, source, step)
     _check_target(function, source, target, store.buffer, step)
-    refuse_late_writer(function, source.node, step)
+    inside = Place(function, (*target.path, target.node.body))
+    refuse_late_writer(function, source.node, [inside], step)
 
-    domain = Place(function, (*target.path, target.node.body)).domain()
+    domain = inside.domain()
     needed = _needed(source.node, store, target.node, domain)
     function = remove(source)
     nest = _regenerate(source.node, needed, domain, loop_names(function))
