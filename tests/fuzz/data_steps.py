@@ -12,7 +12,9 @@ from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, constant
 from tests.fuzz.looks import buffers, inner, node, reads, writes
 
-WITHOUT_LOOPS = ("cache_read", "cache_write", "compute_inline")
+WITHOUT_LOOPS = (
+    "cache_read", "cache_write", "compute_inline", "add_unit_loop", "annotate", "set_scope", "reindex",
+)  # fmt: skip
 
 
 def cache_read(s: Schedule, rng: random.Random, block, loops):

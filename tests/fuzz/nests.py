@@ -39,16 +39,16 @@ def merge(s: Schedule, rng: random.Random, block, loops):
 def compute_with(s: Schedule, rng: random.Random, block, loops):
     if rng.random() < 0.1:
         return "compute_with", (rng.choice(s.blocks()).name, block, rng.choice(loops))
-    pairs = _neighbours(s)
+    pairs = _neighbours(s, of_one_extent=False)
     if not pairs:
         return None
-    _, loop, first, second = rng.choice(pairs)
-    return "compute_with", (first, second, loop)
+    loop, _, first, second = rng.choice(pairs)
+    return "compute_with", (second, first, loop)
 
 
-def _neighbours(s: Schedule) -> list[tuple[str, str, str, str]]:
+def _neighbours(s: Schedule, of_one_extent: bool = True) -> list[tuple[str, str, str, str]]:
     """Loops that could be one, of blocks side by side, with the blocks: where the nests part, and
-    further in as far as the extents are the same."""
+    further in, perhaps as far as the extents are the same."""
     found = []
     blocks = s.blocks()
     for a, b in [*pairwise(blocks), *zip(blocks, blocks[2:])]:
@@ -57,7 +57,7 @@ def _neighbours(s: Schedule) -> list[tuple[str, str, str, str]]:
         if depth is None:
             continue
         for x, y in zip(mine[depth:], its[depth:]):
-            if s.extent(x) != s.extent(y):
+            if of_one_extent and s.extent(x) != s.extent(y):
                 break
             found.append((x.name, y.name, a.name, b.name))
             found.append((y.name, x.name, b.name, a.name))

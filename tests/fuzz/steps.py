@@ -18,6 +18,7 @@ from tensorc.schedule import Schedule
 from tests.fuzz import data_steps, loop_steps, nests
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
+DRAWS = 30
 MOST_INSTANCES = 8000  # of all blocks, those that a tail skips included
 # What is rarely legal later on, when nests are no longer as they were lowered.
 FIRST = ("rolling_buffer", "decompose_padding", "pad_einsum", "reverse_compute_inline", "split")
@@ -91,12 +92,12 @@ def _plan(
     s: Schedule, rng: random.Random, tried: Counter[str], is_early: bool
 ) -> list[tuple[str, tuple]]:
     """A step, or some that need one another; of the kinds that can be made here, one that was not
-    tried often."""
+    tried often; none if nothing is found in some draws."""
     names = [name for name in MAKERS if not is_early or name not in loop_steps.KINDS]
     if not tried and rng.random() < 0.6:
         names = list(FIRST)
     weights = [MAKERS[name][0] / (1 + tried[name]) ** 2 for name in names]
-    while True:
+    for _ in range(DRAWS):
         name = rng.choices(names, weights)[0]
         block = rng.choice(s.blocks()).name
         loops = [loop.name for loop in s.loops(block)]
@@ -108,3 +109,4 @@ def _plan(
             continue
         if found is not None:
             return found if type(found) is list else [found]
+    return []

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc.build import build
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
+from tensorc.schedule import Schedule
 from tensorc.schedule.primitives.loops import parallel, reorder, split, unroll
 from tensorc.schedule.primitives.placement import compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tensorc.schedule.primitives.siblings import compute_with, fission, merge
-from tests.schedule.same import assert_same
+from tests.schedule.same import assert_same, inputs
 from tests.schedule.test_loops import body, lines, matmul, refused
 
 
@@ -132,6 +136,45 @@ def test_compute_with():
     assert_same(pair(), other)
 
 
+@pytest.mark.parametrize(("extent", "owner"), [("5", "C"), ("7", "B")])
+def test_compute_with_guards_the_shorter_of_two_nests(extent, owner):
+    function = compute_with(pair(extent), "C", "B", "B.j")
+    longer = max(6, int(extent))
+    assert f'for B.j in 0 .. {longer} {{tail = "cut"}}' in body(function)
+    guarded = body(function).split(f"block {owner}\n")[1].split("block")[0]
+    assert f"where B.j < {min(6, int(extent))}" in guarded
+    assert body(function).count("where") == 1
+    assert_same(pair(extent), function)
+    other = compute_with(pair(extent), "B", "C", "C.j")
+    assert_same(pair(extent), other)
+    arrays = inputs(function, {})
+    for b, c in zip(build(Schedule(function))(*arrays), interpret(pair(extent), *arrays)):
+        np.testing.assert_array_equal(b, c)
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (5, 5), (2, 7), (7, 2)])
+def test_compute_with_of_symbolic_extents(n, m):
+    text = """
+function sums(A: float32[n], B: float32[m, k], out C: float32[n], out D: float32[m])
+  for C.i in 0 .. n
+    block C
+      spatial i: n = C.i
+      C[i] = A[i] * float32(2.0)
+  for D.i in 0 .. m
+    for D.k in 0 .. k
+      block D
+        spatial i: m = D.i
+        reduce k_: k = D.k
+        init
+          D[i] = float32(1.0)
+        D[i] = D[i] + B[i, k_]
+"""
+    function = compute_with(parse(text), "D", "C", "C.i")
+    assert "for C.i in 0 .. max(n, m)" in body(function) or "max(m, n)" in body(function)
+    for k in (0, 3):
+        assert_same(parse(text), function, n=n, m=m, k=k)
+
+
 def test_what_compute_with_refuses():
     assert refused(compute_with, pair(), "C", "B", "C.i") == (
         "compute_with(block 'C', other 'B', loop 'C.i'): the loop is not around 'B'"
@@ -140,8 +183,8 @@ def test_what_compute_with_refuses():
     assert refused(compute_with, function, "C", "B", "B.i") == (
         "compute_with(block 'C', other 'B', loop 'B.i'): the loop is around 'C' already"
     )
-    assert refused(compute_with, pair("5"), "C", "B", "B.j") == (
-        "compute_with(block 'C', other 'B', loop 'B.j'): loop 'B.j' has 6 iterations, 'C.j' has 5"
+    assert refused(merge, pair("5"), ("B.j", "C.j")) == (
+        "merge(loops 'B.j', 'C.j'): loop 'B.j' has 6 iterations, 'C.j' has 5"
     )
     function, _ = split(pair(), "B.i", (2, 4))
     assert refused(compute_with, function, "C", "B", "B.j") == (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tensorc.arith import Domain, can_prove
-from tensorc.ir.expr import Var, eq
+from tensorc.ir.expr import Expr, Var, eq, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import For, Seq, Stmt, seq
-from tensorc.ir.walk import substmts, walk
+from tensorc.ir.stmt import Block, For, Seq, Stmt, annotate, seq
+from tensorc.ir.walk import map_substmts, substmts, walk
 from tensorc.schedule.dependence import common_sequence, conflict, meeting, parts_of, position
 from tensorc.schedule.legality import check_only_blocks
 from tensorc.schedule.locate import (
@@ -24,6 +25,7 @@ from tensorc.schedule.locate import (
     starts_at_zero,
 )  # fmt: skip
 from tensorc.schedule.primitives.loops import found_loops, loops_text, substituted
+from tensorc.schedule.regions import larger
 
 
 def fission(function: Function, loop: str, after: str) -> tuple[Function, tuple[str, ...]]:
@@ -133,8 +135,10 @@ def compute_with(function: Function, block: str, other: str, loop: str) -> Funct
 
     for i: for j: D;  for y: for x: C   with loop i of D   ->   for i: { for j: D;  for x: C }
 
-    The two keep their order: what came first comes first in each iteration. Requires `loop` to be
-    around `other` and not around the block, and of the loops what `merge` does. Raises ScheduleError
+    The two keep their order: what came first comes first in each iteration. Where the extents of two
+    loops differ, or may, the one loop has the greater one, and the blocks of the shorter one a
+    condition; the loop is annotated ("tail", "cut"). Requires `loop` to be around `other` and not
+    around the block, and of the loops what `merge` does but for the extents. Raises ScheduleError
     where a requirement is not met.
     """
     step = f"compute_with(block {block!r}, other {other!r}, loop {loop!r})"
@@ -150,7 +154,7 @@ def compute_with(function: Function, block: str, other: str, loop: str) -> Funct
     if len(own) < depth:
         message = f"{block!r} has {len(own)} loops of its own there, {loop!r} is number {depth}"
         refuse(function, f"{step}: {message}", block)
-    return _merge(step, function, place, source.up_to(own[depth - 1]))
+    return _merge(step, function, place, source.up_to(own[depth - 1]), is_guarded=True)
 
 
 def _parting(step: str, a: Place, b: Place) -> int:
@@ -160,8 +164,11 @@ def _parting(step: str, a: Place, b: Place) -> int:
     return shared
 
 
-def _merge(step: str, function: Function, kept: Place, other: Place) -> Function:
-    """The function with the loops of two nests made one, under the names of `kept`."""
+def _merge(
+    step: str, function: Function, kept: Place, other: Place, is_guarded: bool = False
+) -> Function:
+    """The function with the loops of two nests made one, under the names of `kept`; `is_guarded`
+    where their extents may differ."""
     shared = _parting(step, kept, other)
     sequence = kept.path[shared]
     chains = [_chain(step, place, shared) for place in (kept, other)]
@@ -174,7 +181,8 @@ def _merge(step: str, function: Function, kept: Place, other: Place) -> Function
     at = _together(step, function, sequence, tops)
     is_first = substmts(sequence)[tops[0]] is kept.path[shared + 1]
     around = Place(function, kept.path[: shared + 1])
-    merged = _merged(step, around, chains[0], chains[1], is_first)
+    guards = _Guards() if is_guarded else None
+    merged = _merged(step, around, chains[0], chains[1], is_first, guards)
     stmts = [stmt for i, stmt in enumerate(substmts(sequence)) if i not in tops]
     stmts.insert(at, merged)
     return replace(around, seq(*stmts))
@@ -216,21 +224,33 @@ def _together(step: str, function: Function, sequence: Stmt, tops: Sequence[int]
 
 
 def _merged(
-    step: str, around: Place, kept: Sequence[For], other: Sequence[For], is_first: bool
+    step: str,
+    around: Place,
+    kept: Sequence[For],
+    other: Sequence[For],
+    is_first: bool,
+    guards: _Guards | None,
 ) -> For:
-    """The nest of both, checked from the outermost loop inward."""
+    """The nest of both, checked from the outermost loop inward; without guards the extents must be
+    the same."""
     a, b = kept[0], other[0]
-    domain = around.domain()
-    if not can_prove(eq(a.extent, b.extent), domain):
-        message = (
-            f"loop {a.var.name!r} has {show(a.extent)} iterations, {b.var.name!r} has "
-            f"{show(b.extent)}"
-        )
-        refuse(around.function, f"{step}: {message}", b.var.name)
+    extent = a.extent
+    if not can_prove(eq(a.extent, b.extent), around.domain()):
+        if guards is None:
+            message = (
+                f"loop {a.var.name!r} has {show(a.extent)} iterations, {b.var.name!r} has "
+                f"{show(b.extent)}"
+            )
+            refuse(around.function, f"{step}: {message}", b.var.name)
+        extent, guards = guards.within(a, b, around.domain())
     mine, its = a.body, substituted(b.body, {b.var: a.var}, None, Domain())
+    if guards is not None:
+        mine, its = _guarded(mine, guards.mine), _guarded(its, guards.its)
     first, second = (mine, its) if is_first else (its, mine)
     notes = tuple(sorted({**dict(b.annotations), **dict(a.annotations)}.items()))
-    loop = For(a.var, a.start, a.extent, a.kind, seq(first, second), notes)
+    if extent is not a.extent or extent != b.extent:
+        notes = annotate(notes, "tail", "cut")
+    loop = For(a.var, a.start, extent, a.kind, seq(first, second), notes)
     place = Place(around.function, (*around.path, loop))
     count = len(first.stmts) if type(first) is Seq else 1
     problem = conflict(place, *parts_of(place, count))
@@ -239,8 +259,35 @@ def _merged(
     if len(kept) == 1:
         return loop
     inner = _substituted_chain(other[1:], {b.var: a.var})
-    body = _merged(step, place, kept[1:], inner, is_first)
-    return For(a.var, a.start, a.extent, a.kind, body, notes)
+    body = _merged(step, place, kept[1:], inner, is_first, guards)
+    return For(a.var, a.start, extent, a.kind, body, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guards:
+    """Where the blocks of either nest run, in the loops made one of two of other extents."""
+
+    mine: tuple[Expr, ...] = ()
+    its: tuple[Expr, ...] = ()
+
+    def within(self, a: For, b: For, domain: Domain) -> tuple[Expr, _Guards]:
+        """The extent of the loop made of two, under the variable of the first, and the guards in it."""
+        extent = larger(a.extent, b.extent, domain)
+        mine, its = [
+            () if can_prove(extent <= each, domain) else (a.var < each,)
+            for each in (a.extent, b.extent)
+        ]
+        return extent, _Guards((*self.mine, *mine), (*self.its, *its))
+
+
+def _guarded(stmt: Stmt, conditions: Sequence[Expr]) -> Stmt:
+    """A statement whose blocks run only where conditions hold."""
+    if not conditions:
+        return stmt
+    if type(stmt) is Block:
+        predicate = logical_and(*conditions, stmt.predicate)
+        return Block(stmt.name, stmt.iters, predicate, stmt.init, stmt.body, stmt.annotations)
+    return map_substmts(stmt, lambda inner: _guarded(inner, conditions))
 
 
 def _substituted_chain(chain: Sequence[For], values) -> list[For]:
