@@ -45,6 +45,7 @@ from tensorc.ir.stmt import (
     For,
     If,
     Let,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -444,6 +445,15 @@ class _Compiler:
             )
         return lambda f: None
 
+    def prefetch(self, s: Prefetch) -> Run:
+        indices = [self.expr(e) for e in s.indices]  # what is loaded for an address must exist
+
+        def run(f):
+            for each in indices:
+                each(f)
+
+        return run
+
     def evaluate(self, s: Evaluate) -> Run:
         return self.expr(s.call)
 
@@ -543,6 +553,7 @@ _STMTS: dict[type, Callable[..., Run]] = {
     Block: _Compiler.block,
     Check: _Compiler.check,
     Evaluate: _Compiler.evaluate,
+    Prefetch: _Compiler.prefetch,
     For: _Compiler.loop,
     If: _Compiler.branch,
     Let: _Compiler.let,

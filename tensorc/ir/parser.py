@@ -23,6 +23,7 @@ from tensorc.ir.stmt import (
     If,
     Let,
     LoopKind,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -198,11 +199,20 @@ class _Parser:
         line.expect("=")
         value = line.expr()
         mask = line.expr() if line.accept("mask") else None
+        stream = line.accept("stream")
         line.end()
         element = line.access(buffer, indices, mask)
         if value.dtype is not element.dtype:
             line.fail(f"a value of {value.dtype} is stored to elements of {element.dtype}")
-        return Store(buffer, indices, value, mask)
+        return Store(buffer, indices, value, mask, stream)
+
+    def prefetch(self, line: Line) -> Stmt:
+        buffer = line.buffer(line.name("a buffer"))
+        line.expect("[")
+        indices = line.list("]", line.expr)
+        line.end()
+        line.access(buffer, indices, None)
+        return Prefetch(buffer, indices)
 
     def loop(self, line: Line) -> Stmt:
         name = line.name("the name of a loop")
@@ -361,5 +371,6 @@ _STATEMENTS = {
     "if": _Parser.branch,
     "let": _Parser.let,
     "pass": _Parser.nothing,
+    "prefetch": _Parser.prefetch,
     "while": _Parser.loop_while,
 }

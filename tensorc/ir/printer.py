@@ -56,6 +56,7 @@ from tensorc.ir.stmt import (
     For,
     If,
     Let,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -357,7 +358,11 @@ class _Printer:
     def _store(self, s: Store, indent: str) -> None:
         value = self.expr(s.value, 0)
         text = f"{indent}{self.buffer_name(s.buffer)}[{self.list(s.indices)}] = {value}"
-        self.lines.append(text if s.mask is None else f"{text} mask {self.expr(s.mask, 0)}")
+        mask = "" if s.mask is None else f" mask {self.expr(s.mask, 0)}"
+        self.lines.append(f"{text}{mask}{' stream' if s.stream else ''}")
+
+    def _prefetch(self, s: Prefetch, indent: str) -> None:
+        self.lines.append(f"{indent}prefetch {self.buffer_name(s.buffer)}[{self.list(s.indices)}]")
 
     def _seq(self, s: Seq, indent: str) -> None:
         for inner in s.stmts:
@@ -466,6 +471,7 @@ _STMTS: dict[type, Callable[..., None]] = {
     For: _Printer._for,
     If: _Printer._if,
     Let: _Printer._let,
+    Prefetch: _Printer._prefetch,
     Seq: _Printer._seq,
     Store: _Printer._store,
     While: _Printer._while,

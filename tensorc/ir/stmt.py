@@ -12,6 +12,7 @@ IterKind = Literal["spatial", "reduce", "ordered"]
 LOOP_KINDS: tuple[LoopKind, ...] = ("serial", "parallel", "vectorized", "unrolled", "thread")
 MOST_PLACES = 14  # numbers that a failed check may report besides its value
 ITER_KINDS: tuple[IterKind, ...] = ("spatial", "reduce", "ordered")
+PREFETCH = "prefetch."  # begins the annotation of a loop; the name of a buffer follows
 Annotations = tuple[tuple[str, "int | float | str | bool"], ...]
 
 
@@ -23,12 +24,24 @@ class Stmt(Node):
 
 @node
 class Store(Stmt):
-    """Write a value (vector where the indices are vectors) to a buffer; lanes off in `mask` are not touched."""
+    """Write a value (vector where the indices are vectors) to a buffer; lanes off in `mask` are not touched.
+
+    `stream` is a wish that the elements go to memory past the caches.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
     mask: Expr | None = None
+    stream: bool = False
+
+
+@node
+class Prefetch(Stmt):
+    """A wish that an element be brought into the caches; it need not exist, and nothing is read."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
 
 
 @node
@@ -111,7 +124,7 @@ class Barrier(Stmt):
 
 @node
 class Evaluate(Stmt):
-    """An intrinsic called for its effect, such as a prefetch."""
+    """An intrinsic called for its effect."""
 
     call: Call
 

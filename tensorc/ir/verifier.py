@@ -51,6 +51,7 @@ from tensorc.ir.stmt import (
     For,
     If,
     Let,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -369,6 +370,16 @@ class _Verifier:
         if problem is not None:
             self.fail(problem)
 
+    def prefetch(self, s: Prefetch) -> None:
+        self.access(s.buffer, s.indices)
+        for e in s.indices:
+            self.expr(e)
+        problem = _indices_problem(s.indices)
+        if problem is not None:
+            self.fail(problem)
+        if any(e.dtype.lanes > 1 for e in s.indices):
+            self.fail("a prefetch is of one element; its indices are vectors")
+
     def loop(self, s: For) -> None:
         if s.var.dtype is not int64:
             self.fail(f"the loop's variable is {s.var.dtype}, not int64")
@@ -487,6 +498,7 @@ _CHECKS: dict[type, Callable[..., None]] = {
     For: _Verifier.loop,
     If: _Verifier.branch,
     Let: _Verifier.let,
+    Prefetch: _Verifier.prefetch,
     Seq: _Verifier.seq,
     Store: _Verifier.store,
     While: _Verifier.loop_while,

@@ -31,6 +31,7 @@ from tensorc.ir.stmt import (
     For,
     If,
     Let,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -128,6 +129,8 @@ def exprs(stmt: Stmt) -> tuple[Expr, ...]:
     match stmt:
         case Store(_, indices, value, mask):
             return (*indices, value) if mask is None else (*indices, value, mask)
+        case Prefetch(_, indices):
+            return indices
         case For(_, start, extent):
             return (start, extent)
         case If(condition) | While(condition):
@@ -162,12 +165,15 @@ def substmts(stmt: Stmt) -> tuple[Stmt, ...]:
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """A statement with `change` applied to the expressions that it itself evaluates."""
     match stmt:
-        case Store(buffer, indices, value, mask):
+        case Store(buffer, indices, value, mask, stream):
             new_indices, new_value = _map(indices, change), change(value)
             new_mask = None if mask is None else change(mask)
             if new_indices is indices and new_value is value and new_mask is mask:
                 return stmt
-            return Store(buffer, new_indices, new_value, new_mask)
+            return Store(buffer, new_indices, new_value, new_mask, stream)
+        case Prefetch(buffer, indices):
+            new_indices = _map(indices, change)
+            return stmt if new_indices is indices else Prefetch(buffer, new_indices)
         case For(var, start, extent, kind, body, annotations):
             new_start, new_extent = change(start), change(extent)
             if new_start is start and new_extent is extent:
@@ -281,7 +287,9 @@ def replace_buffers(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
 
     def on_stmt(s: Stmt) -> Stmt | None:
         if type(s) is Store and s.buffer in buffers:
-            return Store(buffers[s.buffer], s.indices, s.value, s.mask)
+            return Store(buffers[s.buffer], s.indices, s.value, s.mask, s.stream)
+        if type(s) is Prefetch and s.buffer in buffers:
+            return Prefetch(buffers[s.buffer], s.indices)
         if type(s) is Alloc and s.buffer in buffers:
             return Alloc(buffers[s.buffer], s.body)
         return None

@@ -10,13 +10,14 @@ loops that do nothing, disappear. Conditions that a loop does not change are tes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tensorc.arith import Domain, affine, bounds, simplify
 from tensorc.ir.empty import start_empty_reductions
 from tensorc.ir.expr import Expr, Load, Var, eq, index, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, If, Let, Seq, Stmt, Store, annotation, seq
-from tensorc.ir.walk import map_exprs, map_substmts, substitute
+from tensorc.ir.walk import map_exprs, map_substmts, rewrite_stmts, substitute
 from tensorc.passes.common import NOTHING, as_update, entry_domain, make_for, make_if
 
 Values = Mapping[Var, Expr]
@@ -71,10 +72,12 @@ class _Specializer:
         mask = None if store.mask is None else _change(store.mask, values, domain)
         update = as_update(store)
         if update is None:
-            return Store(store.buffer, indices, _change(store.value, values, domain), mask)
+            value = _change(store.value, values, domain)
+            return Store(store.buffer, indices, value, mask, store.stream)
         operation, term = update
         old = Load(store.buffer, indices, mask)
-        return Store(store.buffer, indices, operation(old, _change(term, values, domain)), mask)
+        value = operation(old, _change(term, values, domain))
+        return Store(store.buffer, indices, value, mask, store.stream)
 
     def _loop(self, loop: For, values: Values, domain: Domain) -> Stmt:
         start = _change(loop.start, values, domain)
@@ -109,6 +112,8 @@ class _Specializer:
         bound = {it.var: _change(it.binding, values, inner) for it in block.iters}
         values = {**values, **bound}
         body = self.visit(block.body, values, inner)
+        if annotation(block, "stream"):
+            body = rewrite_stmts(body, _streamed)
         if block.init is not None:
             first = logical_and(
                 *[_is_first(bound[it.var], inner) for it in block.iters if it.kind == "reduce"]
@@ -119,6 +124,10 @@ class _Specializer:
 
 def _change(expr: Expr, values: Values, domain: Domain) -> Expr:
     return simplify(substitute(expr, values), domain)
+
+
+def _streamed(stmt: Stmt) -> Stmt | None:
+    return replace(stmt, stream=True) if type(stmt) is Store else None
 
 
 def _is_first(binding: Expr, domain: Domain) -> Expr:

@@ -100,9 +100,13 @@ def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:
         orelse = None
     if is_nothing(then) and orelse is None:
         return NOTHING
-    if orelse is None and type(then) is If and then.orelse is None:
+    if orelse is None and type(then) is If and then.orelse is None and not _may_fail(then.condition):
         return If(logical_and(condition, then.condition), then.then)
     return If(condition, then, orelse)
+
+
+def _may_fail(condition: Expr) -> bool:
+    return any(type(e) is Load for e in walk_expr(condition))
 
 
 def make_for(

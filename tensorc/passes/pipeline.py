@@ -12,6 +12,7 @@ from tensorc.passes.blocks import lower_blocks
 from tensorc.passes.interior import split_interiors
 from tensorc.passes.lanes import reduce_in_lanes
 from tensorc.passes.partition import partition_loops
+from tensorc.passes.prefetch import prefetch_ahead
 from tensorc.passes.storage import place_buffers
 from tensorc.passes.threads import assign_threads
 from tensorc.passes.vectorize import vectorize_loops
@@ -23,6 +24,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("blocks", lower_blocks),
     ("partition", partition_loops),
     ("interior", split_interiors),
+    ("prefetch", prefetch_ahead),
     ("vectorize", vectorize_loops),
     ("accumulate", promote_accumulators),
     ("storage", place_buffers),

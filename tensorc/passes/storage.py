@@ -42,7 +42,7 @@ from tensorc.ir.expr import (
     mul,
 )  # fmt: skip
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
+from tensorc.ir.stmt import Alloc, For, If, Let, Prefetch, Seq, Stmt, Store, seq
 from tensorc.ir.walk import (
     exprs,
     map_exprs,
@@ -53,7 +53,7 @@ from tensorc.ir.walk import (
     variables,
     walk_expr,
 )
-from tensorc.passes.common import conjuncts, entry_domain, requirement
+from tensorc.passes.common import NOTHING, conjuncts, entry_domain, requirement
 
 LOCAL_BYTES = 16 * 1024  # of local buffers alive at one place
 ALIGNMENT = 64
@@ -586,6 +586,7 @@ class _Flattener:
 
     def __init__(self, placed: Mapping[Buffer, tuple[Buffer, _Layout]]):
         self.placed = placed
+        self.internal = {original for original, _ in placed.values()}
         self.layouts: dict[Buffer, _Layout] = {}
         self.depths: dict[Var, int] = {}  # how far in each loop is
 
@@ -599,12 +600,19 @@ class _Flattener:
             case Alloc(buffer, body) if buffer in self.placed:
                 original, layout = self.placed[buffer]
                 self.layouts[original] = layout
-                return Alloc(buffer, self.visit(body, depth))
-            case Store(buffer, indices, value, mask):
+                body = self.visit(body, depth)
+                del self.layouts[original]
+                return Alloc(buffer, body)
+            case Store(buffer, indices, value, mask, stream):
                 layout = self._layout(buffer)
                 mask = None if mask is None else self.expr(mask)
                 at = self._flat(layout, tuple(map(self.expr, indices)))
-                return Store(layout.buffer, (at,), self.expr(value), mask)
+                return Store(layout.buffer, (at,), self.expr(value), mask, stream)
+            case Prefetch(buffer, indices):
+                if buffer in self.internal and buffer not in self.layouts:
+                    return NOTHING  # it does not exist here yet
+                layout = self._layout(buffer)
+                return Prefetch(layout.buffer, (self._flat(layout, tuple(map(self.expr, indices))),))
             case _:
                 return map_substmts(map_exprs(stmt, self.expr), lambda s: self.visit(s, depth))
 

@@ -51,9 +51,10 @@ from tensorc.ir.expr import (
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
-from tensorc.ir.stmt import Evaluate, For, If, Let, Seq, Stmt, Store, annotate, seq
-from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses
+from tensorc.ir.stmt import Evaluate, For, If, Let, Prefetch, Seq, Stmt, Store, annotate, seq
+from tensorc.ir.walk import children, map_substmts, rebuild, substitute, substmts, uses, walk_expr
 from tensorc.passes.common import (
+    NOTHING,
     as_update,
     conjunction,
     conjuncts,
@@ -193,6 +194,10 @@ class _Vectorizer:
                     return Let(var, value, self.stmt(body))
                 self.values[var] = new = Var(var.name, wide.dtype)
                 return Let(new, wide, self.stmt(body))
+            case Prefetch(buffer, indices):
+                first = tuple([substitute(e, {self.loop.var: self.loop.start}) for e in indices])
+                is_known = not any(uses(e, self.values) or _loads(e) for e in first)
+                return Prefetch(buffer, first) if self.mask is None and is_known else NOTHING
             case Evaluate(call) if self.mask is None and self.expr(call) is call:
                 return stmt
             case _:
@@ -250,7 +255,7 @@ class _Vectorizer:
         if stmt.mask is not None or wide.dtype.lanes not in (1, self.lanes):
             raise _NoVectorForm(_VECTORS)
         if any(e.dtype.lanes > 1 for e in indices):
-            return Store(buffer, indices, broadcast(wide, self.lanes), self.mask)
+            return Store(buffer, indices, broadcast(wide, self.lanes), self.mask, stmt.stream)
         if self.mask is not None:
             self.unsure = True
         update = as_update(stmt)
@@ -348,6 +353,10 @@ def is_inside(buffer: Buffer, indices: tuple[Expr, ...], domain: Domain) -> bool
         can_prove(logical_and(i >= 0, i < extent), domain)
         for i, extent in zip(indices, buffer.shape)
     )
+
+
+def _loads(expr: Expr) -> bool:
+    return any(type(e) is Load for e in walk_expr(expr))
 
 
 def _on_ramps(expr: Expr, wide: tuple[Expr, ...]) -> Expr | None:

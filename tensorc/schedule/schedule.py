@@ -146,6 +146,15 @@ class Schedule:
         """Repeat the body of a loop instead of looping. See `primitives.loops.unroll`."""
         self.perform("unroll", (self._name(loop, LoopRef),))
 
+    def prefetch(self, loop: LoopRef | str, buffer, offset: int = 1) -> None:
+        """Ask for what a loop will read of a buffer some iterations later. See
+        `primitives.memory`."""
+        self.perform("prefetch", (self._name(loop, LoopRef), _buffer(buffer), offset))
+
+    def stream(self, block: BlockRef | str) -> None:
+        """Let the stores of a block go past the caches. See `primitives.memory`."""
+        self.perform("stream", (self._name(block, BlockRef),))
+
     def loop_partition(
         self, loop: LoopRef | str, factors: Sequence[int | None]
     ) -> tuple[LoopRef, ...]:

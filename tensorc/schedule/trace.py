@@ -35,6 +35,7 @@ from tensorc.schedule.primitives.domains import transform_block_layout
 from tensorc.schedule.primitives.inlining import compute_inline, reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
+from tensorc.schedule.primitives.memory import prefetch, stream
 from tensorc.schedule.primitives.padding import decompose_padding, pad_einsum
 from tensorc.schedule.primitives.placement import compute_at, reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
@@ -100,6 +101,12 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "parallel": Primitive(parallel, (("loop", "loop"),)),
     "vectorize": Primitive(vectorize, (("loop", "loop"),)),
     "unroll": Primitive(unroll, (("loop", "loop"),)),
+    "prefetch": Primitive(
+        prefetch,
+        (("loop", "loop"), ("buffer", "buffer"), ("offset", "number")),
+        defaults=(("offset", 1),),
+    ),
+    "stream": Primitive(stream, (("block", "block"),)),
     "decompose_reduction": Primitive(
         decompose_reduction, (("block", "block"), ("loop", "loop")), makes="block"
     ),

@@ -35,6 +35,7 @@ class Module:
     written: dict[int, frozenset[Buffer]] = field(default_factory=dict)
     parallel: bool = False
     tasks: int = 0
+    nontemporal: bool = False
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function: `signature` is "result (arguments) attributes"."""
@@ -55,6 +56,8 @@ class Module:
     def text(self) -> str:
         head = f'target triple = "{self.target.triple}"'
         tail = "\n".join([*self.constants, *self.declarations.values()])
+        if self.nontemporal:
+            tail += "\n!0 = !{i32 1}"
         return "\n\n".join([head, *self.functions, tail]) + "\n"
 
 
@@ -73,7 +76,8 @@ class Context:
 
     `slice` is the memory for "global" buffers, `flag` inside a task the address of the word that
     tells of a failed check. `versions` counts the writes to each buffer, `memo` holds the values of
-    expressions since the last change of memory or variables, `loops` the loops around the place.
+    expressions since the last change of memory or variables, `loops` the loops around the place;
+    `streams` tells that stores go past the caches.
     """
 
     module: Module
@@ -87,6 +91,7 @@ class Context:
     versions: dict[Buffer, int] = field(default_factory=dict)
     memo: dict[Expr, Value] = field(default_factory=dict)
     loops: list[tuple[Var, Expr, Expr]] = field(default_factory=list)
+    streams: bool = False
 
     def emit(self, expr: Expr) -> Value:
         """The value of an expression at the current place."""

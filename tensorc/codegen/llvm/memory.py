@@ -19,9 +19,10 @@ from tensorc.codegen.llvm.context import (
 from tensorc.codegen.llvm.expr import choose, constant_ramp, splat
 from tensorc.dtypes import DType, bool_
 from tensorc.ir.expr import Buffer, Expr, Load
-from tensorc.ir.stmt import Store
+from tensorc.ir.stmt import Prefetch, Store
 
 _WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
+_STREAM_BYTES = 16  # what allocators align to, and the narrowest vector that goes past the caches
 _TRUE = "splat (i1 true)"
 
 
@@ -119,7 +120,11 @@ def emit_store(ctx: Context, store: Store) -> None:
         return
     base, stride = ramp
     if stride == 1:
-        _store_contiguous(ctx, address(ctx, buffer, base), value, dtype, mask)
+        start = address(ctx, buffer, base)
+        if store.stream and mask is None:
+            _store_past_caches(ctx, start, value, dtype)
+        else:
+            _store_contiguous(ctx, start, value, dtype, mask)
     elif stride == -1:
         start = address(ctx, buffer, base, 1 - lanes)
         back = mask and _reverse(ctx, mask, lanes)
@@ -127,6 +132,21 @@ def emit_store(ctx: Context, store: Store) -> None:
     else:
         where = _strided_pointers(ctx, buffer, base, stride, lanes)
         _scatter(ctx, dtype, where, value, mask)
+
+
+def emit_prefetch(ctx: Context, stmt: Prefetch) -> None:
+    """Ask for the cache line of an element, wherever its address lies."""
+    (offset,) = stmt.indices
+    where, _ = address(ctx, stmt.buffer, offset)
+    ctx.module.declare("llvm.prefetch.p0", "void (ptr, i32, i32, i32)")
+    ctx.builder.do(f"call void @llvm.prefetch.p0({where.typed}, i32 0, i32 3, i32 1)")
+
+
+def settle_streams(ctx: Context) -> None:
+    """Let others see what was stored past the caches, before they are told that it is done."""
+    if ctx.streams and ctx.module.target.triple.startswith("x86_64"):
+        ctx.module.declare("llvm.x86.sse.sfence", "void ()")
+        ctx.builder.do("call void @llvm.x86.sse.sfence()")
 
 
 def mark_written(ctx: Context, buffer: Buffer) -> None:
@@ -231,6 +251,46 @@ def _store_contiguous(
     ctx.builder.do(
         f"call void @{name}({value.typed}, ptr align {alignment} {where.ref}, {mask.typed})"
     )
+
+
+def _store_past_caches(
+    ctx: Context, start: tuple[Value, int], value: Value, dtype: DType
+) -> None:
+    """A store of parts of 16 bytes that lines do not pass through the caches for; where the address
+    is no multiple of 16, an ordinary one."""
+    where, alignment = start
+    lanes = _STREAM_BYTES // dtype.scalar.bytes
+    if dtype.lanes % lanes:
+        _store_contiguous(ctx, start, value, dtype, None)
+        return
+    ctx.streams = True
+    ctx.module.nontemporal = True
+    if alignment % _STREAM_BYTES == 0:
+        _store_parts(ctx, where, value, dtype, lanes)
+        return
+    build, depth = ctx.builder, where.depth
+    number = build.hoist(f"ptrtoint {where.typed} to i64", "i64", depth)
+    rest = build.hoist(f"and {number.typed}, {_STREAM_BYTES - 1}", "i64", depth)
+    even = build.hoist(f"icmp eq {rest.typed}, 0", "i1", depth)
+    labels = [build.label(what) for what in ("aligned", "unaligned", "stored")]
+    build.end(f"br {even.typed}, label %{labels[0]}, label %{labels[1]}")
+    build.start(labels[0])
+    _store_parts(ctx, where, value, dtype, lanes)
+    build.end(f"br label %{labels[2]}")
+    build.start(labels[1])
+    _store_contiguous(ctx, start, value, dtype, None)
+    build.end(f"br label %{labels[2]}")
+    build.start(labels[2])
+
+
+def _store_parts(ctx: Context, where: Value, value: Value, dtype: DType, lanes: int) -> None:
+    for first in range(0, dtype.lanes, lanes):
+        part = _shuffle(ctx, value, list(range(first, first + lanes)))
+        at = where
+        if first:
+            text = f"getelementptr i8, {where.typed}, i64 {first * dtype.scalar.bytes}"
+            at = ctx.builder.emit(text, "ptr")
+        ctx.builder.do(f"store {part.typed}, {at.typed}, align {_STREAM_BYTES}, !nontemporal !0")
 
 
 def _from_memory(ctx: Context, value: Value, dtype: DType) -> Value:

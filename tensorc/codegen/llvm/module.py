@@ -13,6 +13,7 @@ from tensorc.arith import Domain
 from tensorc.artifact import Artifact, Param
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
+from tensorc.codegen.llvm.memory import settle_streams
 from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function
 from tensorc.codegen.llvm.stmt import emit_stmt
 from tensorc.codegen.llvm.workspace import emit_sizes, plan_workspace
@@ -122,6 +123,7 @@ def _emit(function: Function, target: Target) -> Module:
         Value("%threads", "i64"),
     )
     emit_stmt(context, function.body)
+    settle_streams(context)
     context.builder.end("ret i32 0")
     parameters = [
         *[declare_pointer(pointer) for pointer in pointers.values()],

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer, index
 from tensorc.codegen.llvm.expr import intrinsic
-from tensorc.codegen.llvm.memory import mark_written
+from tensorc.codegen.llvm.memory import mark_written, settle_streams
 from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail, written_in
 from tensorc.dtypes import int64
 from tensorc.ir.expr import Buffer, Expr, Load, Var
-from tensorc.ir.stmt import Alloc, Check, For, Stmt, Store
+from tensorc.ir.stmt import Alloc, Check, For, Prefetch, Stmt, Store
 from tensorc.ir.walk import exprs, walk, walk_expr
 
 _PROTOTYPE = "void (ptr, ptr, i64, i64)"
@@ -51,6 +51,7 @@ def emit_parallel(ctx: Context, loop: For) -> None:
         lambda value: _iteration(task, loop, value, start),
         written_in(ctx, loop),
     )
+    settle_streams(task)
     task.builder.end("ret i32 0")
     emit_function(
         module,
@@ -159,6 +160,8 @@ def _free(
         if type(stmt) is Store:
             buffers[stmt.buffer] = None
             written.add(stmt.buffer)
+        elif type(stmt) is Prefetch:
+            buffers[stmt.buffer] = None
         elif type(stmt) is Alloc and stmt.buffer in offsets:
             roots = (offsets[stmt.buffer],)
         for root in roots:

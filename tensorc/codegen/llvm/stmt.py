@@ -9,12 +9,25 @@ from collections.abc import Callable
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Pointer, index, llvm_type
 from tensorc.codegen.llvm.convert import convert
-from tensorc.codegen.llvm.memory import emit_store, mark_written
+from tensorc.codegen.llvm.memory import emit_prefetch, emit_store, mark_written
 from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Buffer, Const
 from tensorc.ir.expr import index as index_expr
-from tensorc.ir.stmt import Alloc, Barrier, Check, Evaluate, For, If, Let, Seq, Stmt, Store, While
+from tensorc.ir.stmt import (
+    Alloc,
+    Barrier,
+    Check,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
 from tensorc.ir.walk import walk
 
 LOOPS: dict[str, Callable[[Context, For], None]] = {}  # by kind; "parallel" is added by parallel.py
@@ -54,6 +67,8 @@ def emit_stmt(ctx: Context, stmt: Stmt) -> None:
             _while(ctx, stmt)
         case Check():
             _check(ctx, stmt)
+        case Prefetch():
+            emit_prefetch(ctx, stmt)
         case Evaluate(call):
             ctx.emit(call)
         case Barrier(scope):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from tensorc.ir.expr import Var, index
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For
+from tensorc.ir.stmt import PREFETCH, Block, For
 from tensorc.ir.stmt import annotate as with_annotation
 from tensorc.schedule.locate import (
     Place,
@@ -20,7 +20,7 @@ from tensorc.schedule.locate import (
     replace,
 )
 
-OWN = ("tail", "thread")  # what steps write on loops; "identity." and a number is on blocks
+OWN = ("tail", "thread", "stream")  # what steps write; so are "identity." and a number, "prefetch." and a buffer
 
 
 def annotate(function: Function, place: str, key: str, value) -> Function:
@@ -68,7 +68,7 @@ def _found(function: Function, name: str) -> Place:
 def _check_key(step: str, function: Function, place: str, key) -> None:
     if not isinstance(key, str) or not key:
         refuse(function, f"{step}: a note needs a name, a string", place)
-    if key in OWN or key.startswith("identity."):
+    if key in OWN or key.startswith(("identity.", PREFETCH)):
         refuse(function, f"{step}: steps write that note themselves, and rely on it", place)
 
 
