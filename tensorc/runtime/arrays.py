@@ -29,16 +29,17 @@ class _Refusal(Exception):
 class Signature:
     """The parameters of a kernel, and the complete checks of a call's arguments against them.
 
-    `undetermined` are the scalars that no array determines, which are passed by name.
+    `undetermined` are the scalars that no array determines, which are passed by name; `late` those that
+    no input does, which are, too, if the outputs are not given.
     """
 
-    __slots__ = ("_alignments", "_dtypes", "_inputs", "_late", "artifact", "undetermined")
+    __slots__ = ("_alignments", "_dtypes", "_inputs", "artifact", "late", "undetermined")
 
     def __init__(self, artifact: Artifact):
         self.artifact = artifact
         self.undetermined = _undetermined(artifact, artifact.params)
         inputs = [param for param in artifact.params if not param.is_output]
-        self._late = _undetermined(artifact, inputs)  # these, and what only outputs determine
+        self.late = _undetermined(artifact, inputs)
         self._inputs = sum(not param.is_output for param in artifact.params)
         self._dtypes = tuple(dtype(param.dtype).numpy for param in artifact.params)
         self._alignments = tuple(
@@ -117,14 +118,14 @@ class Signature:
     def _named_scalars(self, named: Mapping[str, Any], given: bool) -> dict[str, int]:
         """The values passed by name; `given` says whether the outputs are there to tell others."""
         for name, value in named.items():
-            if name not in self._late:
-                known = ", ".join(["threads", *self._late])
+            if name not in self.late:
+                known = ", ".join(["threads", *self.late])
                 raise _Refusal(f"unknown keyword {name!r}; known are {known}")
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
                 raise _Refusal(f"{name} is {value!r}, an int is needed")
             if not -(1 << 63) <= int(value) < 1 << 63:
                 raise _Refusal(f"{name} is {value!r}, a number of 64 bits is needed")
-        for name in self.undetermined if given else self._late:
+        for name in self.undetermined if given else self.late:
             if name not in named:
                 reason = "no array determines it" if name in self.undetermined else "only the output tells"
                 raise _Refusal(f"{name} is not given; {reason}: pass {name}=...")

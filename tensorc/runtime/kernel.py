@@ -20,6 +20,7 @@ from tensorc.runtime.arrays import Signature, address
 from tensorc.runtime.export import export
 from tensorc.runtime.kinds import Kind, kind_of, tensor_exchange, tensor_makers
 from tensorc.runtime.numba_call import numba_function
+from tensorc.runtime.numba_code import Addresses
 
 __all__ = ["Kernel", "load"]
 
@@ -170,13 +171,16 @@ class Kernel:
 
     def numba(self) -> Callable:
         """The kernel as a function that Numba's @njit functions may call, with the arrays that the
-        kernel takes; it raises ArgumentError, or fails to compile, where they do not fit.
+        kernel takes, and after them, as ints and in the order of `signature`, the sizes and other
+        scalars that no array determines. It raises ArgumentError, or fails to compile, where they do
+        not fit.
 
         It holds addresses of this process: Numba cannot cache its callers on disk. Raises
         UnsupportedError if Numba cannot show the arguments.
         """
-        table, invoke = self._table.address, self._wrapper.invoke_address
-        return numba_function(self.artifact, str(self.signature), self.threads, invoke, table, self)
+        sizes = self._library[self.artifact.sizes] if self.artifact.sizes else 0
+        at = Addresses(self._wrapper.invoke_address, self._table.address, sizes)
+        return numba_function(self.artifact, self.signature, self.threads, at, self)
 
     def __copy__(self) -> Kernel:
         return self  # nothing of it changes

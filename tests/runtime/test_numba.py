@@ -81,8 +81,50 @@ def test_several_outputs_and_sizes(arrays):
         assert (c[:n] == a[:n] + 1).all() and not c[n:].any()
     with pytest.raises(ArgumentError, match="argument B has another extent than n in axis 0"):
         grows(a, b[:3], c)
-    with pytest.raises(numba.TypingError, match="got 2 of 3 arguments"):
-        grows(a, b)
+    assert (grows(a, b) == a + 1).all()
+    with pytest.raises(numba.TypingError, match=r"got 2 of 2 or 3 arguments and 1 of 0 ints after them \(none\)"):
+        grows(a, b, 16)
+
+
+def test_symbolic_sizes():
+    n, m, shift = te.var("n"), te.var("m"), te.var("shift")
+    A, V = te.placeholder((n, m), name="A"), te.placeholder((n // 2,), name="V")
+    k = te.reduce_axis(m, name="k")
+    row = te.compute((n,), lambda i: te.sum(A[i, (k + shift) % m] * te.cast(k + 1, "float32"), axis=k), name="row")
+    half = te.compute((n // 2,), lambda i: row[2 * i] + V[i], name="half")
+    kernel = tc.build([A, V, row, half], cache=False)
+    call = kernel.numba()
+
+    @numba.njit
+    def twice(a, v, by):
+        total, first = call(a, v, by)
+        call(a, v, total, first, by + 1)
+        return total, first
+
+    for shape in ((8, 5), (7, 3), (0, 4), (1, 1)):
+        a = np.random.default_rng(1).integers(-4, 5, shape).astype("f4")
+        v = np.arange(shape[0] // 2, dtype="f4")
+        for found, wanted in zip(twice(a, v, 1), kernel(a, v, shift=2)):
+            assert np.array_equal(found, wanted)
+    a, v = np.zeros((8, 5), "f4"), np.zeros(4, "f4")
+    with pytest.raises(ArgumentError, match="argument V has another extent than n // 2 in axis 0"):
+        call(a, v[:3], 0)
+    with pytest.raises(numba.TypingError, match=r"got 2 of 2 or 4 arguments and 0 of 1 ints after them \(shift\)"):
+        call(a, v)
+    with pytest.raises(numba.TypingError, match="got 3 of 2 or 4 arguments"):
+        call(a, v, 1.0)
+
+
+def test_sizes_that_only_the_output_tells():
+    n = te.var("n")
+    counted = te.compute((n, 2), lambda i, j: 2 * i + j, name="counted")
+    call = tc.build([counted], cache=False).numba()
+    assert np.array_equal(call(3), np.arange(6).reshape(3, 2))
+    out = np.zeros((4, 2), np.int64)
+    call(out)
+    assert np.array_equal(out, np.arange(8).reshape(4, 2))
+    with pytest.raises(ArgumentError, match="output counted has a negative extent in axis 0"):
+        call(-1)
 
 
 def test_workspace_and_failed_checks():
@@ -134,8 +176,6 @@ def test_kernels_that_numba_cannot_call():
     strided = kernels.artifact(kernels.add_code(), p("A", 16, strides=(2,)), p("B", 16), p("C", 16, out=True))
     with pytest.raises(UnsupportedError, match="takes contiguous arrays only"):
         load(strided).numba()
-    with pytest.raises(UnsupportedError, match="needs sizes that are extents"):
-        load(kernels.add(scalars=("n",))).numba()
 
 
 def test_the_bare_address(arrays):
