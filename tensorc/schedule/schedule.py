@@ -237,10 +237,12 @@ class Schedule:
         """Compute in a loop what it needs of a block. See `primitives.placement`."""
         self.perform("compute_at", (self._name(block, BlockRef), self._name(loop, LoopRef)))
 
-    def cache_read(self, block: BlockRef | str, buffer, scope: str = "global") -> BlockRef:
-        """Let a block read a copy of a buffer (a name, or a read's number). See
-        `primitives.caching`."""
-        return self._block("cache_read", self._name(block, BlockRef), _buffer(buffer), scope)
+    def cache_read(
+        self, block: BlockRef | str, buffer, scope: str = "global", dtype: str | None = None
+    ) -> BlockRef:
+        """Let a block read a copy of a buffer (a name, or a read's number), in the dtype that it
+        casts the elements to if one is given. See `primitives.caching`."""
+        return self._block("cache_read", self._name(block, BlockRef), _buffer(buffer), scope, dtype)
 
     def cache_write(self, block: BlockRef | str, scope: str = "global") -> BlockRef:
         """Let a block write to a buffer that is copied afterwards. See `primitives.caching`."""

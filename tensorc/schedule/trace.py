@@ -139,9 +139,9 @@ PRIMITIVES: Mapping[str, Primitive] = {
     ),
     "cache_read": Primitive(
         cache_read,
-        (("block", "block"), ("buffer", "buffer"), ("scope", "word")),
+        (("block", "block"), ("buffer", "buffer"), ("scope", "word"), ("dtype", "text")),
         makes="block",
-        defaults=(("scope", "global"),),
+        defaults=(("scope", "global"), ("dtype", None)),
     ),
     "cache_write": Primitive(
         cache_write,

@@ -169,6 +169,48 @@ function total(A: float32[4, 6], out C: float32[4])
     assert_same(before, after)
 
 
+HALF = """
+function half(A: float16[8], out C: float32[8])
+  for C.i in 0 .. 8
+    block C
+      spatial i: 8 = C.i
+      C[i] = cast(float32, A[i]) * cast(float32, A[7 - i])
+"""
+
+
+def test_cache_read_of_elements_as_they_are_cast():
+    before = parse(HALF)
+    after, block = cache_read(before, "C", "A", "global", "float32")
+    assert (
+        show(after) + "\n"
+        == """\
+function half(A: float16[8], out C: float32[8])
+  alloc A_global: float32[8]
+  for A_global.ax0 in 0 .. 8
+    block A_global
+      spatial ax0: 8 = A_global.ax0
+      A_global[ax0] = cast(float32, A[ax0])
+  for C.i in 0 .. 8
+    block C
+      spatial i: 8 = C.i
+      C[i] = A_global[i] * A_global[7 - i]
+"""
+    )
+    assert_same(before, after)
+    same, _ = cache_read(before, "C", "A", "global", "float16")
+    assert show(same) == show(cache_read(before, "C", "A")[0])
+
+
+def test_cache_read_as_cast_refuses():
+    plain = HALF.replace("cast(float32, A[7 - i])", "cast(float32, A[7 - i] + float16(1.0))")
+    assert refusal(cache_read, plain, "C", "A", "global", "float32") == (
+        "cache_read(block 'C', buffer 'A'): it reads 'A' otherwise than cast to float32"
+    )
+    assert refusal(cache_read, HALF, "C", "A", "global", "float31").startswith(
+        "cache_read(block 'C', buffer 'A'): dtype 'float31': unknown; known are "
+    )
+
+
 def refusal(step, text: str, *args) -> str:
     with pytest.raises(ScheduleError) as caught:
         step(parse(text), *args)

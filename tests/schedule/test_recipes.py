@@ -112,6 +112,12 @@ def no_column(m, n):
     return [a, te.compute((m, m, n), lambda i, j, k: te.sum(a[i] * a[j], axis=r), name="S")]
 
 
+def half_matmul(m, n, k):
+    a, b = te.placeholder((m, k), "float16", name="A"), te.placeholder((k, n), "float16", name="B")
+    r = te.reduce_axis(k, name="k")
+    return [a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")]
+
+
 def main_pattern(tensors):
     return pattern(all_blocks(te.lower(tensors))[-1])
 
@@ -153,6 +159,26 @@ def test_large_products_are_packed_in_blocks_that_fit_the_cache():
     assert plan.parallel == "columns"
 
 
+def test_halves_are_converted_once():
+    target = Target("cpu", mcpu="x86-64-v4")
+    function = te.lower(half_matmul(300, 400, 70))
+    s = schedule_function(function, target, 1)
+    panels = next(line for line in s.show().splitlines() if "C_sum[i, j] = C_sum[i, j]" in line)
+    assert panels.strip() == "C_sum[i, j] = C_sum[i, j] + A_global[i, k] * B_global[j // 48, k, j % 48]"
+    narrow = schedule_function(function, target, 1, Replay({"C_sum.pack": False}))
+    assert "A_global[i, k] * cast(float32, B[k, j])" in narrow.show()
+
+
+def test_long_rows_are_walked_along():
+    target = Target("cpu", mcpu="x86-64-v4")
+    A = te.placeholder((100, 10000), name="A")
+    k = te.reduce_axis(100, name="k")
+    C = te.compute((10000,), lambda j: te.sum(A[k, j], axis=k), name="C")
+    s = schedule_function(te.lower([A, C]), target, 1)
+    assert [str(loop) for loop in s.loops("C")] == ["C.j.0", "C.k.0", "C.j.1", "C.k.1", "C.j.2"]
+    assert [s.extent(loop) for loop in s.loops("C")] == [3, 13, 256, 8, 16]
+
+
 def test_decisions_can_be_replayed():
     function = te.lower(matmul(64, 64, 64))
     knobs = Defaults()
@@ -186,11 +212,12 @@ def test_decisions_that_do_not_fit_are_refused(decisions, message):
 
 CASES = {
     "matmul": [matmul(m, n, k) for m, n, k in ((1, 1, 1), (5, 17, 3), (16, 33, 20), (9, 100, 7))],
+    "half_matmul": [half_matmul(9, 150, 7), half_matmul(3, 20, 5)],
     "transposed": [matmul(9, 33, 5, a, b) for a in ("ik", "ki") for b in ("kj", "jk")],
     "conv": [conv(6, 3, 5, 3), conv(9, 2, 17, 2, 2)],
     "depthwise": [depthwise(3, 5), depthwise(4, 33)],
     "row_sum": [row_sum(m, n) for m, n in ((1, 1), (3, 5), (2, 100), (5, 64))],
-    "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100), (2, 0))],
+    "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100), (2, 0), (37, 270))],
     "no_column": [no_column(4, 3), no_column(0, 2)],
     "matvec": [matvec(3, 70), matvec(20, 2)],
     "bias_add": [bias_add(m, n) for m, n in ((1, 1), (3, 5), (5, 100), (0, 4))],

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc.arith import Domain, can_prove, simplify
-from tensorc.dtypes import bool_
-from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, is_const
+from tensorc.dtypes import DType, bool_
+from tensorc.dtypes import dtype as as_dtype
+from tensorc.errors import ExpressionError
+from tensorc.ir.expr import Buffer, Cast, Const, Expr, Load, Var, cast, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
 from tensorc.ir.verifier import SCOPES
@@ -39,7 +41,11 @@ from tensorc.schedule.regions import (
 
 
 def cache_read(
-    function: Function, block: str, buffer: str | int, scope: str = "global"
+    function: Function,
+    block: str,
+    buffer: str | int,
+    scope: str = "global",
+    dtype: str | None = None,
 ) -> tuple[Function, str]:
     """Let a block read a copy of one of its inputs: `buffer`, by name or by number of its reads.
 
@@ -48,11 +54,13 @@ def cache_read(
 
     The copy, <buffer>_<scope>, has the shape of the buffer. A new block of that name makes it just
     before the outermost loop of `block`; its iterators are named as those that index the buffer
-    there. Other blocks go on reading the buffer itself. Returns the function and the new block's
-    name.
+    there. Other blocks go on reading the buffer itself. With `dtype`, the copy holds the elements as
+    the block casts them, and the casts go: ``cast(float32, B[i])  ->  B_global[i]``. Returns the
+    function and the new block's name.
 
     Requires: the block reads the buffer and does not write it; no block in the same nest of loops
-    writes it; every element of it is written before, as far as it is internal.
+    writes it; every element of it is written before, as far as it is internal; with `dtype`, the
+    block casts each element that it reads to that.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -66,7 +74,12 @@ def cache_read(
 
     copy = cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
-    changed = replace(place, _redirect_loads(place.node, source, copy))
+    if dtype is not None:
+        copy = Buffer(copy.name, copy.shape, _dtype(function, dtype, step), copy.scope)
+    node = _redirect_loads(place.node, source, copy)
+    if loads(node, source):
+        refuse(function, f"{step}: it reads {source.name!r} otherwise than cast to {dtype}", block)
+    changed = replace(place, node)
     function = changed.with_(allocs=(*function.allocs, copy))
     nest_stmt = _copy_nest(function, name, source, copy, _iterator_names(place.node, source))
     return insert_before(outermost(find_block(function, block)), nest_stmt), name
@@ -221,10 +234,24 @@ def cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buffe
 
 
 def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Stmt:
-    def on_load(e):
-        return Load(copy, e.indices, e.mask) if type(e) is Load and e.buffer is source else None
+    """Loads of the copy, which holds what is loaded or, where its type is another, what it is cast to."""
+
+    def on_load(e: Expr) -> Expr | None:
+        load: Expr | None = e
+        if copy.dtype is not source.dtype:
+            load = e.value if type(e) is Cast and e.dtype is copy.dtype else None
+        if type(load) is Load and load.buffer is source:
+            return Load(copy, load.indices, load.mask)
+        return None
 
     return rewrite_exprs(block, on_load)
+
+
+def _dtype(function: Function, name: str, step: str) -> DType:
+    try:
+        return as_dtype(name)
+    except ExpressionError as error:
+        refuse(function, f"{step}: {error}")
 
 
 def _redirect_writers(stmt: Stmt, target: Buffer, copy: Buffer) -> Stmt:
@@ -250,9 +277,9 @@ def _iterator_names(block: Block, buffer: Buffer) -> list[str]:
 def _copy_nest(
     function: Function, name: str, source: Buffer, target: Buffer, iterators: list[str]
 ) -> Stmt:
-    """Loops around a block that copies one buffer to another of the same shape."""
+    """Loops around a block that copies one buffer to another of the same shape, and maybe wider elements."""
     indices = tuple(map(Var, iterators))
-    body = Store(target, indices, Load(source, indices))
+    body = Store(target, indices, cast(Load(source, indices), target.dtype))
     return spatial_nest(function, name, indices, source.shape, body)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.arith import affine
-from tensorc.dtypes import int64
+from tensorc.dtypes import DType, int64
 from tensorc.ir.expr import (
     Binary,
     Buffer,
@@ -40,7 +40,8 @@ class Access:
 
     `axes` are the iterators that the indices depend on; `strides` gives, for those that all indices depend on
     linearly, how many elements the address moves when the iterator grows by one. `plain` names for each dimension the
-    iterator that its index consists of, if it is just one. `size` is the buffer's element count.
+    iterator that its index consists of, if it is just one. `size` is the buffer's element count. `wide` names the type
+    that all loads of a buffer of floats are cast to, if there is one and it has more bytes.
     """
 
     buffer: str
@@ -49,6 +50,7 @@ class Access:
     axes: frozenset[str]
     strides: dict[str, int]
     plain: tuple[str | None, ...]
+    wide: str | None = None
 
     def stride(self, axis: str) -> int | None:
         """Elements that a step of the axis moves the address by; None if that is not one number."""
@@ -106,11 +108,35 @@ def pattern(block: Block) -> Pattern:
     loads = {e: None for value in values for e in walk_expr(value) if type(e) is Load}
     own = [load for load in loads if load.buffer in stored]
     written = _access(store.buffer, store.indices, block)
-    reads = tuple([_access(load.buffer, load.indices, block) for load in loads if load not in own])
+    wide = _widened(values)
+    reads = tuple([
+        replace(_access(load.buffer, load.indices, block), wide=wide.get(load.buffer))
+        for load in loads
+        if load not in own
+    ])  # fmt: skip
     loops = {it.binding: it.var.name for it in block.iters}
     within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
     return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), _itemsize(block, stores, reads))
+
+
+def _widened(values: list[Expr]) -> dict[Buffer, str]:
+    """The buffers of floats whose loads are all cast to one type of more bytes, with its name. Integers stay narrow:
+    products of numbers that are known to be small are cheaper ones."""
+    casts: dict[Buffer, list[DType]] = {}
+    plain: dict[Buffer, int] = {}
+    for value in values:
+        for e in walk_expr(value):
+            if type(e) is Load:
+                plain[e.buffer] = plain.get(e.buffer, 0) + 1
+            elif type(e) is Cast and type(e.value) is Load:
+                casts.setdefault(e.value.buffer, []).append(e.dtype)
+    return {
+        buffer: to[0].name
+        for buffer, to in casts.items()
+        if len(to) == plain[buffer] and len(set(to)) == 1
+        if buffer.dtype.is_float and to[0].bytes > buffer.dtype.bytes
+    }
 
 
 def _itemsize(block: Block, stores: list[Store], reads: tuple[Access, ...]) -> int:

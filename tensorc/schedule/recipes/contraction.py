@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tensorc.errors import ScheduleError
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
-from tensorc.schedule.recipes.parallel import worth_threads
+from tensorc.schedule.recipes.parallel import share, worth_threads
 from tensorc.schedule.schedule import LoopRef, Schedule
 from tensorc.target import Target
 
@@ -25,6 +25,7 @@ WAYS = 8  # of the level-1 cache
 TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
 PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
+REREAD = 3  # panels that read an operand before converting it once, into memory, pays
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 
@@ -33,7 +34,8 @@ UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 class Plan:
     """`rows` x `vectors` x `lanes` is the register tile, `depth` the block of the last reduction axis.
 
-    `packed` is the operand that is copied into panels, `parallel` one of "columns", "rows" and "none".
+    `packed` is the operand that is copied into panels, `parallel` one of "columns", "rows" and "none". `converted` are
+    operands that are cast once to the type they are computed in, instead of in each tile.
     """
 
     column: str
@@ -46,6 +48,7 @@ class Plan:
     depth: int | None
     packed: Access | None
     parallel: str
+    converted: tuple[Access, ...] = ()
 
 
 def matches(pattern: Pattern) -> bool:
@@ -105,7 +108,16 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         depth=depth if last.extent is None or depth < last.extent else None,
         packed=operand if pack else None,
         parallel=parallel if threads > 1 else "none",
+        converted=_converted(pattern, column, operand if pack else None, panels),
     )
+
+
+def _converted(pattern: Pattern, column: Axis, packed: Access | None, panels: int) -> tuple[Access, ...]:
+    """The narrow operands that every panel of columns reads again: each is converted once, then."""
+    if panels < REREAD:
+        return ()
+    others = [a for a in pattern.loads if column.name not in a.axes and (packed is None or a.buffer != packed.buffer)]
+    return tuple({a.buffer: a for a in others if a.wide is not None}.values())
 
 
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
@@ -131,6 +143,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     for loop in tile[:-1]:
         s.unroll(loop)
     s.vectorize(lane)
+    for access in plan.converted:
+        _convert(s, block, plan, access)
     if plan.packed is not None:
         place = panel if shared is None else blocks[0] if blocks else None
         _pack(s, block, plan, plan.packed, place, whole=shared is not None)
@@ -139,11 +153,21 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     s.decompose_reduction(block, reduce[0])
 
 
+def _convert(s: Schedule, block: str, plan: Plan, access: Access) -> None:
+    """Read a copy of an operand in the type that it is computed in."""
+    copy = s.cache_read(block, access.buffer, dtype=access.wide)
+    *outer, last = s.loops(copy)
+    rest, lane = s.split(last, factors=(None, plan.lanes))
+    s.vectorize(lane)
+    if plan.parallel != "none":
+        share(s, [*outer, rest])
+
+
 def _pack(s: Schedule, block: str, plan: Plan, packed: Access, place: LoopRef | None, whole: bool) -> None:
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
     dim = packed.plain.index(plan.column)
-    copy = s.cache_read(block, packed.buffer)
+    copy = s.cache_read(block, packed.buffer, dtype=packed.wide)
 
     def panels(*indices):
         rest = indices[:dim] + indices[dim + 1 :]

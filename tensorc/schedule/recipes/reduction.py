@@ -13,21 +13,28 @@ from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.locate import find_block
 from tensorc.schedule.recipes.access import Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import share, worth_threads
-from tensorc.schedule.schedule import Schedule
+from tensorc.schedule.schedule import LoopRef, Schedule
 from tensorc.target import Target
 
 ACCUMULATORS = 4  # vectors in flight: enough to hide the latency of an addition
+ROWS = 8  # that a pass over long rows takes together, so that partial results come and go once for so many terms
+LONG = 1024  # bytes of a row from which on it is walked along: the next one is on another page
 UNKNOWN_EXTENT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`axis` becomes vectors of `lanes` elements, `vectors` of them side by side; `parallel`: share the outer loops."""
+    """`axis` becomes vectors of `lanes` elements, `vectors` of them side by side; `parallel`: share the outer loops.
+
+    With `rows`, so many terms are added in one pass over `block` vectors of results, which stay in the level-1 cache.
+    """
 
     axis: str | None
     lanes: int
     vectors: int
     parallel: bool
+    rows: int = 0
+    block: int = 0
 
 
 def matches(pattern: Pattern) -> bool:
@@ -48,7 +55,22 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     own = [a for a in pattern.axes if a.kind != "ordered"]
     work = math.prod(a.extent or UNKNOWN_EXTENT for a in own) * pattern.cost / lanes
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
-    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1)
+    rows = knobs.choice("rows", (0, 4, ROWS, 2 * ROWS), default=ROWS) if _walks_rows(pattern, axis) else 0
+    block = target.l1 // (2 * lanes * pattern.store.itemsize)
+    if parallel:
+        block = min(block, -(-extent // (2 * lanes * threads)))
+    block = max(1, min(block, -(-extent // lanes)))
+    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1, rows, block)
+
+
+def _walks_rows(pattern: Pattern, axis: Axis | None) -> bool:
+    """Whether many long rows are combined element by element."""
+    if axis is None or axis.kind != "spatial" or any(each.within for each in pattern.axes):
+        return False
+    last = pattern.reduce[-1]
+    extent, terms = axis.extent or UNKNOWN_EXTENT, last.extent or UNKNOWN_EXTENT
+    rows = [load for load in pattern.loads if load.stride(axis.name) == 1 and last.name in load.axes]
+    return bool(rows) and terms >= 4 * ROWS and extent * min(load.itemsize for load in rows) >= LONG
 
 
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
@@ -61,7 +83,10 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     first_reduce = reduce[0]
     if plan.axis is not None:
         loop = loops[plan.axis]
-        if loop in spatial:
+        if plan.rows:
+            spatial = _walk_rows(s, plan, loop, spatial, reduce)
+            first_reduce = reduce[0]
+        elif loop in spatial:
             at = spatial.index(loop)
             outer, vector, lane = s.split(loop, factors=(None, plan.vectors, plan.lanes))
             spatial[at] = outer
@@ -78,7 +103,22 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     if plan.parallel and spatial:
         share(s, spatial)
     if find_block(s.function, block).node.init is not None:
-        s.decompose_reduction(block, first_reduce)
+        init = s.decompose_reduction(block, first_reduce)
+        if plan.rows:
+            s.vectorize(s.loops(init)[-1])
+
+
+def _walk_rows(s: Schedule, plan: Plan, loop: LoopRef, spatial: list[LoopRef], reduce: list[LoopRef]) -> list[LoopRef]:
+    """Some rows at a time along blocks of results; the loops around the reduction are returned."""
+    at = spatial.index(loop)
+    block, vector, lane = s.split(loop, factors=(None, plan.block, plan.lanes))
+    rows, row = s.split(reduce[-1], factors=(None, plan.rows))
+    outer = [*spatial[:at], *spatial[at + 1 :], block]
+    reduce[-1] = rows
+    s.reorder(*outer, *reduce, vector, row, lane)
+    s.unroll(row)
+    s.vectorize(lane)
+    return outer
 
 
 def _may_be_lanes(axis: Axis, pattern: Pattern) -> bool:
