@@ -70,7 +70,7 @@ class Kernel:
         if offset:
             place = (ctypes.c_void_p * 2).from_address(id(self) + offset)
             place[1] = self._table.address
-            place[0] = self._wrapper.call
+            place[0] = self._wrapper.call_for(artifact)
 
     def __call__(self, *args, **named):
         return _call_slowly(self, *args, **named)
@@ -337,6 +337,7 @@ def _admits_tensors(kernel: Kernel, args: tuple[object, ...]) -> bool:
     if all(type(arg) is not torch.Tensor for arg in args) or not tensor_exchange():
         return False
     kernel._table.admit_tensors(torch.Tensor, tensor_exchange(), tensor_makers(kernel.artifact))
+    ctypes.c_void_p.from_address(id(kernel) + _fast_offset()).value = kernel._wrapper.general
     return True
 
 

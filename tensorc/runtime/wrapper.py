@@ -1,4 +1,4 @@
-"""The C side of a call: one compiled function that serves every kernel, driven by a table.
+"""The C side of a call: a compiled function that serves every kernel, driven by a table.
 
 `call` is the vectorcall function of the kernel type. It reads the fields of NumPy arrays directly,
 and those of torch tensors by torch's DLPack exchange function, once torch has been met; it
@@ -22,14 +22,16 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 
 from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.runtime import cpu
-from tensorc.runtime.wrapper_code import BLOCKS, WRAPPER
+from tensorc.runtime.wrapper_call import CALL
+from tensorc.runtime.wrapper_code import BLOCKS, IMPORTED, PYTHON, RUN
+from tensorc.runtime.wrapper_general import ABSENT, GENERAL
 
 __all__ = ["MOST_PARAMS", "Table", "arrays_as_expected", "kernel_type", "wrapper"]
 
@@ -144,18 +146,46 @@ def _only_slow(artifact: Artifact) -> bool:
 
 
 class _Wrapper:
-    """The compiled module: the address of `call`, and `invoke(table, buffers, scalars, error)`."""
+    """The compiled module: the address of `call`, and `invoke(table, buffers, scalars, error)`.
+
+    `call` takes NumPy arrays for parameters of constant shapes without strides. `general`, which
+    takes the others and torch tensors, too, is compiled only when a kernel or an argument needs it:
+    LLVM's work on either is most of what the first kernel on a machine costs.
+    """
 
     def __init__(self, table_offset: int):
-        library = cpu.helper(
-            f"wrapper {table_offset}", lambda: _module_text(table_offset), ("call", "invoke")
-        )
+        self._offset = table_offset
+        library = cpu.helper(f"wrapper {table_offset}", self._small, ("call", *_SHARED))
         self.call = library["call"]
+        self._shared = {name: library[name] for name in _SHARED}
         self.invoke_address = library["invoke"]
         pointer = ctypes.c_void_p
         self.invoke = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, pointer, pointer)(
             self.invoke_address
         )
+
+    @cached_property
+    def general(self) -> int:
+        """The address of the function that every kernel may be called through."""
+        name = f"general wrapper {self._offset}"
+        return cpu.helper(name, self._large, ("call",), self._shared)["call"]
+
+    def call_for(self, artifact: Artifact) -> int:
+        """The function through which a kernel is called, until it meets a tensor."""
+        symbolic = artifact.scalars or artifact.sizes or any(map(is_symbolic, artifact.params))
+        strided = any(param.strides is not None for param in artifact.params)
+        return self.general if symbolic or strided else self.call
+
+    def _small(self) -> str:
+        parts = PYTHON + BLOCKS + RUN + ABSENT + CALL
+        return _filled(parts, self._offset, GENERAL="false", PLAIN="true")
+
+    def _large(self) -> str:
+        parts = PYTHON + IMPORTED + GENERAL + CALL
+        return _filled(parts, self._offset, GENERAL="true", PLAIN="false")
+
+
+_SHARED = ("invoke", "slow", "raise")
 
 
 @cache
@@ -259,9 +289,9 @@ def empty_aligned(shape: tuple[int, ...], descr: np.dtype, alignment: int) -> np
     return raw[start : start + size].view(descr).reshape(shape)
 
 
-def _module_text(table_offset: int) -> str:
-    """The module with the layout filled in."""
-    numbers = {f"H_{name}": number for number, name in enumerate(_HEADER)}
+def _filled(text: str, table_offset: int, **choices: str) -> str:
+    """A module with the layout filled in."""
+    numbers: dict[str, int | str] = {f"H_{name}": number for number, name in enumerate(_HEADER)}
     numbers |= {f"R_{name}": number for number, name in enumerate(_RECORD)}
     numbers |= {f"A_{name}": offset for name, offset in _ARRAY.items()}
     numbers |= {f"T_{name}": offset for name, offset in _TENSOR.items()}
@@ -269,9 +299,9 @@ def _module_text(table_offset: int) -> str:
         "HEADER_BYTES": 8 * len(_HEADER), "RECORD_WORDS": len(_RECORD), "TABLE": table_offset + 8,
         "ERROR_WORDS": ERROR_WORDS, "MOST_PARAMS": MOST_PARAMS, "MOST_SCALARS": MOST_SCALARS + 1,
         "MOST_DERIVED": MOST_DERIVED, "MOST_SIZES": 4 + MOST_DERIVED,
-        "LONG_FLOPS": LONG_FLOPS, "LONG_BYTES": LONG_BYTES,
+        "LONG_FLOPS": LONG_FLOPS, "LONG_BYTES": LONG_BYTES, **choices,
     }  # fmt: skip
-    text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), WRAPPER + BLOCKS)
+    text = re.sub(r"\$(\w+)", lambda found: str(numbers[found[1]]), text)
     text = _LOAD.sub(r"\1.p = getelementptr i64, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)
     return _LOAD_AT.sub(r"\1.p = getelementptr i8, ptr \3, i64 \4\n  \1 = load \2, ptr \1.p", text)
 
