@@ -6,6 +6,8 @@ build            the same for later kernels of a process
 build from disk  definition to callable when the disk cache has the kernel
 call             three arrays of 16 floats; the peer is an empty Python function, the bar their difference
 launch           what sharing a kernel's loop between two threads adds to a call
+first share      how much longer two threads take for two equal shares than one thread for one: until the second
+                 thread has its first share, and until the first one knows that it is done
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import timeit
 from collections.abc import Callable
 
@@ -90,6 +93,16 @@ def _per_call(function: Callable, *args) -> float:
     return timer.timeit(number) / number
 
 
+def _undisturbed(function: Callable, *args, calls: int = 1000) -> float:
+    """Seconds of a call: a fiftieth of the calls is as fast, since others take the cores away most of the time."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        function(*args)
+        times.append(time.perf_counter() - start)
+    return float(np.quantile(times, 0.02))
+
+
 def _call(rounds: int) -> tuple[list[float], dict]:
     kernel = _add((16,))
     arrays = [np.ones(16, np.float32) for _ in range(3)]
@@ -112,6 +125,29 @@ def _launch(rounds: int) -> tuple[list[float], dict]:
     return added, {}
 
 
+def _chain(rows: int, parallel: bool):
+    """Sums that one core takes some 30 us for, each an add after the other, so that memory plays no part."""
+    import tensorc as tc
+
+    x = te.placeholder((rows, 64), "float32", name="X")
+    k, l = te.reduce_axis(384, name="k"), te.reduce_axis(64, name="l")
+    s = tc.schedule([x, te.compute((rows,), lambda i: te.sum(x[i, l], axis=(k, l)), name="S")])
+    if parallel:
+        s.parallel(s.loops("S")[0])
+    return tc.build(s, threads=2)
+
+
+def _share(rounds: int) -> tuple[list[float], dict]:
+    one, two = _chain(1, False), _chain(2, True)
+    x = np.ones((2, 64), np.float32)
+    arrays = (x[:1], np.empty(1, np.float32)), (x, np.empty(2, np.float32))
+    late = []
+    for _ in range(rounds):
+        alone = _undisturbed(one, *arrays[0])
+        late.append(_undisturbed(two, *arrays[1]) - alone)
+    return late, {}
+
+
 WORKLOADS = {
     "import": _import,
     "build first": _first,
@@ -119,6 +155,7 @@ WORKLOADS = {
     "build from disk": _disk,
     "call": _call,
     "launch": _launch,
+    "first share": _share,
 }
 
 
@@ -128,7 +165,7 @@ def run(wanted: list[str], threads: int, report, rounds: int = 11) -> list[dict]
     for name in wanted:
         times, peers = WORKLOADS[name](rounds)
         row = {
-            "suite": "latency", "workload": name, "threads": 2 if name == "launch" else 1,
+            "suite": "latency", "workload": name, "threads": 2 if name in ("launch", "first share") else 1,
             "tensorc_ms": statistics.median(times) * 1e3, "tensorc_tuned_ms": None, "peers": peers,
             "gflops": None, "peak_fraction": None, "gbps": None, "bandwidth_fraction": None, "spread": spread(times),
         }  # fmt: skip

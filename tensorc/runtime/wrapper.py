@@ -33,7 +33,7 @@ from tensorc.runtime.wrapper_call import CALL
 from tensorc.runtime.wrapper_code import BLOCKS, IMPORTED, PYTHON, RUN
 from tensorc.runtime.wrapper_general import ABSENT, GENERAL
 
-__all__ = ["MOST_PARAMS", "Table", "arrays_as_expected", "kernel_type", "wrapper"]
+__all__ = ["MOST_PARAMS", "Table", "Wrapper", "arrays_as_expected", "kernel_type", "wrapper"]
 
 MOST_PARAMS = 64  # of a kernel that is called through `call`
 MOST_SCALARS = 31
@@ -145,7 +145,7 @@ def _only_slow(artifact: Artifact) -> bool:
     )
 
 
-class _Wrapper:
+class Wrapper:
     """The compiled module: the address of `call`, and `invoke(table, buffers, scalars, error)`.
 
     `call` takes NumPy arrays for parameters of constant shapes without strides. `general`, which
@@ -189,9 +189,9 @@ _SHARED = ("invoke", "slow", "raise")
 
 
 @cache
-def wrapper(table_offset: int) -> _Wrapper:
+def wrapper(table_offset: int) -> Wrapper:
     """The module for kernel objects that hold their table's address at `table_offset` bytes."""
-    return _Wrapper(table_offset)
+    return Wrapper(table_offset)
 
 
 @cache

@@ -408,3 +408,11 @@ def test_artifacts_of_other_machines(arrays):
 
 def test_layout_of_arrays_is_known_here():
     assert wrapper.arrays_as_expected()
+
+
+def test_what_plain_arrays_do_not_need_is_compiled_when_it_is_needed():
+    calls = wrapper.Wrapper(256)
+    assert calls.call_for(kernels.add()) == calls.call and "general" not in vars(calls)
+    p = kernels.param
+    strided = kernels.artifact(kernels.add_code(), p("A", 16, strides=(2,)), p("B", 16), p("C", 16, out=True))
+    assert calls.call_for(kernels.add_n()) == calls.call_for(strided) == calls.general != calls.call
