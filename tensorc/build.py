@@ -14,10 +14,13 @@ from tensorc.arith import simplify
 from tensorc.artifact import Artifact
 from tensorc.codegen import llvm
 from tensorc.errors import ArgumentError, InternalError, ScheduleError, TensorcError, UnsupportedError
+from tensorc.intrinsics import find
 from tensorc.ir.count import count
 from tensorc.ir.expr import Expr, Var
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
+from tensorc.ir.stmt import Block, annotation
+from tensorc.ir.walk import walk
 from tensorc.passes.pipeline import lower as lower_passes
 from tensorc.passes.summary import summarize
 from tensorc.report import Loop, Report
@@ -77,7 +80,7 @@ def build(
     if isinstance(what, Schedule):
         function = what.function
         symbols = _symbols(function)
-        text = show(function, canonical=True)
+        text = show(function, canonical=True) + _intrinsics(function)
         snapshot = what.copy()  # the caller may go on with the schedule
         plan = lambda: snapshot
         names = [buffer.name for buffer in function.params]
@@ -101,6 +104,12 @@ def build(
     params = tuple([replace(param, name=new) for param, new in zip(artifact.params, names)])
     artifact = replace(artifact, name=name, params=params)
     return load(artifact, describe=_describer(plan, target), threads=limit)
+
+
+def _intrinsics(function: Function) -> str:
+    """The tensor intrinsics that the blocks of a function name, in full: users may have registered them."""
+    called = {str(note) for s in walk(function.body) if type(s) is Block and (note := annotation(s, "tensorize"))}
+    return "".join([f"\n{name}\n{found.text}" for name in sorted(called) if (found := find(name))])
 
 
 def _symbols(function: Function) -> tuple[Var, ...]:

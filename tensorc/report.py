@@ -16,7 +16,8 @@ class Loop:
     `accumulators` counts the registers with elements that the loop updates in place. `scattered`
     names buffers that its vectors access other than contiguously, and how. `instructions` and
     `spills` (stores and loads of registers that did not fit) are those of one iteration without
-    inner loops, for loops that LLVM left as such; else they are None.
+    inner loops, for loops that LLVM left as such; else they are None. `intrinsic` names the tensor
+    intrinsic that does the work, or why the one of the schedule does not.
     """
 
     name: str
@@ -29,11 +30,12 @@ class Loop:
     scattered: tuple[str, ...] = ()
     instructions: int | None = None
     spills: int | None = None
+    intrinsic: str = ""
 
     @property
     def notes(self) -> str:
         """What there is to say in words."""
-        return "; ".join([*self.scattered, *([self.reason] if self.reason else [])])
+        return "; ".join([*self.scattered, *[words for words in (self.reason, self.intrinsic) if words]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from tensorc.ir.expr import (
     as_index,
     logical_not,
 )  # fmt: skip
+from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.walk import children, rebuild, uses, walk_expr
 
 Fact = tuple[Terms, int]  # terms + constant >= 0
@@ -345,7 +346,7 @@ def at_lane(expr: Expr, lane: Expr) -> Expr:
             return base + Cast(lane, base.dtype) * stride if base.dtype is not int64 else base + lane * stride
         case Broadcast(value):
             return value
-        case Call() if expr.dtype.lanes == 1:
+        case Call(name) if expr.dtype.lanes == 1 or TABLE[name].whole:
             return expr
     operands = tuple([at_lane(operand, lane) for operand in children(expr)])
     if type(expr) is Call:

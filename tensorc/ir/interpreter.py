@@ -35,7 +35,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import TABLE
-from tensorc.ir.meaning import conversion, intrinsic, lane, negation, operation
+from tensorc.ir.meaning import conversion, intrinsic, lane, negation, operation, whole_intrinsic
 from tensorc.ir.stmt import (
     Alloc,
     Barrier,
@@ -191,6 +191,9 @@ class _Compiler:
     def call(self, e: Call) -> Run:
         args = [self.expr(arg) for arg in e.args]
         operand = e.args[0].dtype
+        if e.name in TABLE and TABLE[e.name].whole:
+            whole = whole_intrinsic(e.name, tuple([arg.dtype for arg in e.args]), e.dtype)
+            return lambda f: whole(*[arg(f) for arg in args])
         op = intrinsic(e.name, operand.scalar, e.dtype.scalar)
         if operand.lanes == 1 or TABLE[e.name].reduces:
             return lambda f: op(*[arg(f) for arg in args])

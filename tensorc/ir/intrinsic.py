@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,6 +26,9 @@ class Intrinsic:
     of its first argument, by default the same. `meaning` computes it on NumPy arrays; `reduces` marks the horizontal
     reductions, which take a vector to a scalar; `native` marks what depends on the float type itself. All else on
     floats is computed in float64 and rounded once.
+
+    `whole` marks what takes vectors as such: its `meaning` is one of arrays of the operands' lanes. A hardware
+    instruction gives the very dtypes of its `operands`, which may differ.
     """
 
     name: str
@@ -35,6 +38,22 @@ class Intrinsic:
     result: Callable[[DType], DType] = lambda dtype: dtype
     reduces: bool = False
     native: bool = False
+    whole: bool = False
+    operands: tuple[DType, ...] = ()
+
+    def problem(self, dtypes: Sequence[DType]) -> str | None:
+        """What is wrong with operands of these dtypes, None if nothing is."""
+        if len(dtypes) != self.arity:
+            return f"{self.name} takes {self.arity} operands, not {len(dtypes)}"
+        if self.operands:
+            wanted = ", ".join(map(str, self.operands))
+            given = ", ".join(map(str, dtypes))
+            return None if wanted == given else f"{self.name} takes {wanted}, not {given}"
+        first = dtypes[0]
+        if any(dtype is not first for dtype in dtypes):
+            return f"the operands of {self.name} are {' and '.join(map(str, dtypes))}"
+        kind = "float" if first.is_float else "bool" if first.is_bool else "int"
+        return None if kind in self.kinds else f"{self.name} takes {' or '.join(self.kinds)}, not {first}"
 
 
 TABLE: dict[str, Intrinsic] = {}
@@ -53,6 +72,12 @@ def call(name: str, *args) -> Expr:
     intrinsic = TABLE.get(name)
     if intrinsic is None:
         raise ExpressionError(f"intrinsic {name!r} is unknown")
+    if intrinsic.operands:
+        given = tuple([as_expr(arg) for arg in args])
+        problem = intrinsic.problem([arg.dtype for arg in given])
+        if problem is not None:
+            raise ExpressionError(problem)
+        return Call(name, given, intrinsic.result(given[0].dtype))
     if len(args) != intrinsic.arity:
         raise ExpressionError(f"{name} takes {intrinsic.arity} arguments, not {len(args)}")
     operands = [as_expr(args[0])] if len(args) == 1 else list(match_dtypes(name, args[0], args[1]))
@@ -198,3 +223,19 @@ _REDUCTIONS: tuple[tuple[str, tuple[str, ...], Callable], ...] = (
 )
 for _name, _kinds, _meaning in _REDUCTIONS:
     register(Intrinsic(_name, 1, _kinds, _meaning, _as_scalar, reduces=True))
+
+
+def _repeat(times: int) -> Intrinsic:
+    """A vector one time after the other: `repeat.2` of lanes a, b, c, d is a, b, c, d, a, b, c, d."""
+
+    def result(dtype: DType) -> DType:
+        if dtype.bits == 64:  # the lanes of indices are what the simplifier takes apart
+            raise ExpressionError(f"repeat.{times} takes 8, 16 or 32 bits, not {dtype}")
+        return dtype.with_lanes(dtype.lanes * times)
+
+    kinds = ("float", "int")
+    return Intrinsic(f"repeat.{times}", 1, kinds, lambda lanes: np.tile(lanes, times), result, whole=True)
+
+
+for _times in (2, 4, 8, 16):
+    register(_repeat(_times))

@@ -53,6 +53,7 @@ __all__ = [
     "negation",
     "operation",
     "poison",
+    "whole_intrinsic",
 ]
 
 Lane = Callable[..., Any]
@@ -195,3 +196,16 @@ def intrinsic(name: str, dtype: DType, result: DType) -> Lane:
     if result.is_bool:
         return lambda *args: bool(entry.meaning(*map(operand, args)))
     return lambda *args: wrap(int(entry.meaning(*map(operand, args))), result)
+
+
+@cache
+def whole_intrinsic(name: str, dtypes: tuple[DType, ...], result: DType) -> Lane:
+    """An intrinsic that takes vectors as such: lists of lanes, or one lane for a scalar, to the list of lanes."""
+    meaning = TABLE[name].meaning
+
+    def run(*operands):
+        given = [value if dtype.lanes > 1 else [value] for value, dtype in zip(operands, dtypes)]
+        arrays = [as_array(value, dtype) for value, dtype in zip(given, dtypes)]
+        return as_lanes(np.asarray(meaning(*arrays)).astype(result.numpy), result)
+
+    return run

@@ -174,15 +174,10 @@ def _call_problem(e: Call) -> str | None:
     intrinsic = TABLE.get(e.name)
     if intrinsic is None:
         return f"intrinsic {e.name!r} is unknown"
-    if len(e.args) != intrinsic.arity:
-        return f"{e.name} takes {intrinsic.arity} operands, not {len(e.args)}"
-    dtypes = [arg.dtype for arg in e.args]
-    if any(dtype is not dtypes[0] for dtype in dtypes):
-        return f"the operands of {e.name} are {' and '.join(map(str, dtypes))}"
-    dtype = dtypes[0]
-    kind = "float" if dtype.is_float else "bool" if dtype.is_bool else "int"
-    if kind not in intrinsic.kinds:
-        return f"{e.name} takes {' or '.join(intrinsic.kinds)}, not {dtype}"
+    problem = intrinsic.problem([arg.dtype for arg in e.args])
+    if problem is not None:
+        return problem
+    dtype = e.args[0].dtype
     if e.dtype is not intrinsic.result(dtype):
         return f"{e.name} of {dtype} is {intrinsic.result(dtype)}, not {e.dtype}"
     return None

@@ -14,6 +14,7 @@ from tensorc.passes.lanes import reduce_in_lanes
 from tensorc.passes.partition import partition_loops
 from tensorc.passes.prefetch import prefetch_ahead
 from tensorc.passes.storage import place_buffers
+from tensorc.passes.tensorize import apply_intrinsics
 from tensorc.passes.threads import assign_threads
 from tensorc.passes.vectorize import vectorize_loops
 from tensorc.target import Target
@@ -40,6 +41,7 @@ def lower(
 ) -> Function:
     """The flat form of a nest (docs/ir.md, Stages).
 
+    Tensor intrinsics are used where the target has them; None is a target that has all.
     `dump` is called with the name of each pass and the function that it made. `check`, by default
     the environment variable TENSORC_VERIFY, verifies the function before and after; InternalError
     names what a pass broke.
@@ -48,6 +50,9 @@ def lower(
         check = os.environ.get("TENSORC_VERIFY", "") not in ("", "0")
     if check:
         verify(function, "nest")
+    function = apply_intrinsics(function, target)
+    if dump is not None:
+        dump("tensorize", function)
     for name, step in PASSES:
         function = step(function)
         if dump is not None:

@@ -13,6 +13,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, Stmt, Store, annotation
 from tensorc.ir.walk import all_exprs, exprs, substmts, uses, walk, walk_expr
+from tensorc.passes.tensorize import NOTE, obstacle
 from tensorc.passes.vectorize import SCALAR
 from tensorc.report import Loop, Nest
 from tensorc.target import Target
@@ -86,6 +87,7 @@ def _loop(loop: For, depth: int, locals_: tuple[Buffer, ...], reasons: _Reasons,
         reasons.of(loop) if lanes == 1 else "",
         sum([_registers(buffer, target) for buffer in locals_ if _is_updated(loop, buffer)]),
         tuple(dict.fromkeys([text for store in own for text in _scattered(store)])),
+        intrinsic=reasons.intrinsic(loop, target) if own else "",
     )
 
 
@@ -171,6 +173,14 @@ class _Reasons:
             if not any(each.kind == "vectorized" for each in loops):
                 return f"the schedule vectorizes no loop of block {block.name}"
         return "what vectors leave over, element by element" if found else "made by the passes for single elements"
+
+    def intrinsic(self, loop: For, target: Target) -> str:
+        """The tensor intrinsic of the block in a loop, or why it is not used."""
+        for block, _ in self.blocks.get(loop.var.name, []):
+            if annotation(block, NOTE) is not None:
+                problem = obstacle(block, target)
+                return f"by {annotation(block, NOTE)}" if problem is None else f"not by an intrinsic: {problem}"
+        return ""
 
 
 def _assign_stages(origin: Function, groups: list[_Group]) -> None:

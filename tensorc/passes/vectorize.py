@@ -251,6 +251,8 @@ class _Vectorizer:
     def _store(self, stmt: Store) -> Stmt:
         buffer, value = stmt.buffer, stmt.value
         indices = tuple([self.expr(e) for e in stmt.indices])
+        if any(e.dtype.lanes > 1 for e in (value, *stmt.indices)):
+            raise _NoVectorForm(_VECTORS)
         wide = self.expr(value)
         if stmt.mask is not None or wide.dtype.lanes not in (1, self.lanes):
             raise _NoVectorForm(_VECTORS)
@@ -304,6 +306,8 @@ class _Vectorizer:
             return self._load(expr, wide)
         if all(new is old for new, old in zip(wide, operands)):
             return expr
+        if any(e.dtype.lanes > 1 for e in (expr, *operands)):
+            raise _NoVectorForm(_VECTORS)
         if expr.dtype.is_int:
             moved = _on_ramps(expr, wide)
             if moved is not None:
@@ -316,7 +320,7 @@ class _Vectorizer:
         if any(e.dtype.lanes != self.lanes for e in wide):
             raise _NoVectorForm(_VECTORS)
         if type(expr) is Call:
-            if TABLE[expr.name].reduces:
+            if TABLE[expr.name].reduces or TABLE[expr.name].whole:
                 raise _NoVectorForm(_VECTORS)
             return Call(expr.name, wide, expr.dtype.with_lanes(self.lanes))
         return rebuild(expr, wide)

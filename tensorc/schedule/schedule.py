@@ -265,6 +265,11 @@ class Schedule:
         """Make one block of a loop and all below it. See `primitives.blocking`."""
         return self._block("blockize", self._name(loop, LoopRef))
 
+    def tensorize(self, place: LoopRef | BlockRef | str, intrin: str) -> BlockRef:
+        """Run a loop and all below it by a tensor intrinsic, such as "x86.vpdpbusd.512". See
+        `primitives.tensorize`."""
+        return self._block("tensorize", self._place(place), intrin)
+
     def substitute(
         self, block: BlockRef | str, replacement: Function | str, check: bool = True
     ) -> list[BlockRef]:

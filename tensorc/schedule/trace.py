@@ -50,6 +50,7 @@ from tensorc.schedule.primitives.siblings import compute_with, fission, merge
 from tensorc.schedule.primitives.staging import stage
 from tensorc.schedule.primitives.storage import set_scope, storage_align
 from tensorc.schedule.primitives.substitution import substitute
+from tensorc.schedule.primitives.tensorize import tensorize
 from tensorc.schedule.primitives.versions import loop_partition, specialize
 
 VERSION = 1
@@ -165,6 +166,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
         defaults=(("check", True),),
     ),
     "blockize": Primitive(blockize, (("loop", "loop"),), makes="block"),
+    "tensorize": Primitive(tensorize, (("place", "place"), ("intrin", "word")), makes="block"),
     "rolling_buffer": Primitive(
         rolling_buffer, (("block", "block"), ("buffer", "buffer"))
     ),

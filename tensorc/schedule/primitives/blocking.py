@@ -44,12 +44,16 @@ def blockize(function: Function, loop: str) -> tuple[Function, str]:
 
     Raises ScheduleError where one of these does not hold.
     """
-    step = f"blockize(loop {loop!r})"
+    return block_of(function, loop, f"blockize(loop {loop!r})")
+
+
+def block_of(function: Function, loop: str, step: str, advice: str = "") -> tuple[Function, str]:
+    """As `blockize`, as a part of a step; `advice` is what else helps against tails."""
     at = find_loop(function, loop)
     place = _only_block(at, step)
     node: Block = place.node
     loops = place.loops[len(at.loops) :]
-    _check_loops(place, loops, step)
+    _check_loops(place, loops, step, advice)
     tiles = [_tile(place, it, loops, step) for it in node.iters]
 
     domain = Domain()
@@ -90,7 +94,7 @@ def _only_block(at: Place, step: str) -> Place:
     return places[0]
 
 
-def _check_loops(place: Place, loops: Sequence[For], step: str) -> None:
+def _check_loops(place: Place, loops: Sequence[For], step: str, advice: str) -> None:
     function, node = place.function, place.node
     for each in loops:
         name = each.var.name
@@ -106,7 +110,7 @@ def _check_loops(place: Place, loops: Sequence[For], step: str) -> None:
     inside = [each.var for each in loops]
     if uses(node.predicate, inside):
         reason = "the predicate of the block depends on the loops in it"
-        refuse(function, f"{step}: {reason}; choose factors that divide", node.name)
+        refuse(function, f"{step}: {reason}; choose factors that divide{advice}", node.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tensorc.ir.empty import empty_condition, empty_start
 from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical_not
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt
+from tensorc.ir.stmt import Block, BlockIter, For, Stmt, annotate
 from tensorc.ir.walk import substitute, substitute_stmt, uses, variables
 from tensorc.schedule.legality import conjuncts, is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
@@ -182,7 +182,8 @@ def _init_block(node: Block, name: str, values, dropped, domain: Domain) -> Bloc
             predicate = logical_and(predicate, simplify(eq(binding, 0), domain))
     assert node.init is not None  # or there would be nothing to take apart
     body = substitute_stmt(node.init, inner)
-    return Block(name, tuple(iters), predicate, None, body, without_identities(node.annotations))
+    notes = annotate(without_identities(node.annotations), "tensorize", None)  # the init is no part of it
+    return Block(name, tuple(iters), predicate, None, body, notes)
 
 
 def _without_init(function: Function, block: str) -> Function:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import Context, emits
 from tensorc.codegen.llvm.convert import convert, is_half
+from tensorc.codegen.llvm.instructions import emit_whole
 from tensorc.codegen.llvm.math.lanes import Lanes
 from tensorc.dtypes import float32
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Call
+from tensorc.ir.intrinsic import TABLE
 
 Emitter = Callable[..., Lanes]  # of the arguments
 INTRINSICS: dict[str, Emitter] = {}
@@ -31,6 +33,9 @@ def implements(*names: str):
 @emits(Call)
 def emit_call(ctx: Context, call: Call) -> Value:
     """The result of an intrinsic; 16-bit floats are computed in float32."""
+    entry = TABLE.get(call.name)
+    if entry is not None and entry.whole:
+        return emit_whole(ctx, call)
     emitter = INTRINSICS.get(call.name)
     if emitter is None:
         raise UnsupportedError(f"intrinsic {call.name!r}: the LLVM code generator has no implementation of it")
