@@ -76,7 +76,8 @@ def match(intrin: TensorIntrin, nest: Stmt) -> Match | str:
                 problem = _problem(intrin, tiles, loops)
                 return Match(intrin, tiles) if problem is None else problem
             reasons += matcher.reasons
-    return max(reasons, key=lambda reason: reason[0])[1]
+    most = max([depth for depth, _ in reasons])
+    return "; or ".join(dict.fromkeys([reason for depth, reason in reasons if depth == most]))
 
 
 def _taken_apart(nest: Stmt) -> tuple[list[For], Store | None]:
@@ -167,12 +168,13 @@ class _Matcher:
             return None
         if buffer.dtype is not param.dtype:
             names = f"{buffer.name!r} is {buffer.dtype}, {param.name!r} of {self.intrin.name} is {param.dtype}"
-            self.fail(depth + 1, names)
+            self.fail(depth - 1, names)  # less telling than another misfit: it may be the other side of a product
             return None
         for expr in indices:
             for atom, _ in affine(expr).terms:
                 if type(atom) is not Var and (uses(atom, self.own) or any(type(e) is Load for e in _inside(atom))):
-                    self.fail(depth + 1, f"'{show(expr)}', an index of {buffer.name!r}, is no sum of multiples of loops")
+                    what = f"'{show(expr)}', an index of {buffer.name!r}"
+                    self.fail(depth + 1, f"{what}, is no sum of multiples of loops")
                     return None
                 if type(atom) is Var and atom in self.own and atom not in loops:
                     still = f"{param.name!r} of {self.intrin.name} does not"

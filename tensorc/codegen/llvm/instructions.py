@@ -20,7 +20,8 @@ def emit_whole(ctx: Context, call: Call) -> Value:
     target = ctx.module.target
     if not found.runs_on(target):
         needed = " or ".join([" and ".join(each) for each in found.features])
-        raise UnsupportedError(f"instruction {call.name!r}: {target.mcpu} has it not, it takes {found.machine} with {needed}")
+        problem = f"{target.mcpu} lacks it; {found.machine} with {needed} has it"
+        raise UnsupportedError(f"instruction {call.name!r}: {problem}")
     return _instruction(ctx, found, call, values)
 
 
