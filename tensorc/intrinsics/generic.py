@@ -1,32 +1,39 @@
-"""Tensor intrinsics that need no instruction: small vector kernels for any machine, on tiles of any layout."""
+"""Tensor intrinsics that need no instruction: small vector kernels for any machine, on tiles of any layout.
+
+For each type and 2, 4 or 8 lanes, such as `dot.4.float32`: `dot` adds up products, `sum` numbers, `axpy` adds a multiple
+of a row to a row, and `copy` copies one.
+"""
 
 from __future__ import annotations
 
 from tensorc.intrinsics.tensor import declare
 
-for _dtype in ("float32", "int32"):
-    # The dot product of four neighbours: c += a[r] * b[r].
-    _head = f"function dot(a: {_dtype}[4], b: {_dtype}[4], out c: {_dtype}[])\n"
-    declare(
-        f"dot.4.{_dtype}",
-        f"{_head}  for r in 0 .. 4\n    c[] = c[] + a[r] * b[r]\n",
-        f"{_head}  c[0] = c[0] + reduce_add(a[ramp(0, 1, 4)] * b[ramp(0, 1, 4)])\n",
-        dense=False,
-    )
-    # Eight lanes of a sum of multiples: y[i] += a * x[i].
-    _head = f"function axpy(a: {_dtype}[], x: {_dtype}[8], out y: {_dtype}[8])\n"
-    _lanes = "ramp(0, 1, 8)"
-    declare(
-        f"axpy.8.{_dtype}",
-        f"{_head}  for i in 0 .. 8\n    y[i] = y[i] + a[] * x[i]\n",
-        f"{_head}  y[{_lanes}] = y[{_lanes}] + broadcast(a[0], 8) * x[{_lanes}]\n",
-        dense=False,
-    )
-    # Four elements copied.
-    _head = f"function copy(x: {_dtype}[4], out y: {_dtype}[4])\n"
-    declare(
-        f"copy.4.{_dtype}",
-        f"{_head}  for i in 0 .. 4\n    y[i] = x[i]\n",
-        f"{_head}  y[ramp(0, 1, 4)] = x[ramp(0, 1, 4)]\n",
-        dense=False,
-    )
+LANES = (2, 4, 8)
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def _declare(dtype: str, lanes: int) -> None:
+    row, one, every = f"{dtype}[{lanes}]", f"{dtype}[]", f"ramp(0, 1, {lanes})"
+    kinds = {
+        "dot": (
+            f"a: {row}, b: {row}, out c: {one}",
+            "c[] = c[] + a[i] * b[i]",
+            f"c[0] = c[0] + reduce_add(a[{every}] * b[{every}])",
+        ),
+        "sum": (f"a: {row}, out c: {one}", "c[] = c[] + a[i]", f"c[0] = c[0] + reduce_add(a[{every}])"),
+        "axpy": (
+            f"a: {one}, x: {row}, out y: {row}",
+            "y[i] = y[i] + a[] * x[i]",
+            f"y[{every}] = y[{every}] + broadcast(a[0], {lanes}) * x[{every}]",
+        ),
+        "copy": (f"x: {row}, out y: {row}", "y[i] = x[i]", f"y[{every}] = x[{every}]"),
+    }
+    for kind, (tiles, store, vectors) in kinds.items():
+        head = f"function {kind}({tiles})\n"
+        nest = f"{head}  for i in 0 .. {lanes}\n    {store}\n"
+        declare(f"{kind}.{lanes}.{dtype}", nest, f"{head}  {vectors}\n", dense=False)
+
+
+for _dtype in ("float32", "float64", *_INTEGERS):
+    for _lanes in LANES:
+        _declare(_dtype, _lanes)

@@ -180,6 +180,11 @@ class _Matcher:
                     still = f"{param.name!r} of {self.intrin.name} does not"
                     self.fail(depth + 1, f"{buffer.name!r} moves with the loop {atom.name!r}, {still}")
                     return None
+        for loop in loops:
+            if not any(affine(expr).coefficient(loop) for expr in indices):
+                does = f"{param.name!r} of {self.intrin.name} does"
+                self.fail(depth + 1, f"{buffer.name!r} does not move with the loop {loop.name!r}, {does}")
+                return None
         return {**tiles, param: tile}
 
 

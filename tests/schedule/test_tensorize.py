@@ -288,16 +288,25 @@ def test_refusals_of_tails_and_places():
     )
     with pytest.raises(tc.ScheduleError, match="no loop is named 'C.k.1'"):
         s.split("C.k.1", (2, 2))
-    squares = """
-function squares(A: float32[8], out C: float32[])
-  for C.k in 0 .. 4
+
+
+def test_refusals_of_what_is_written():
+    grown = """
+function grown(A: float32[], out C: float32[8])
+  for C.i in 0 .. 8
     block C
-      reduce k: 4 = C.k
-      init
-        C[] = float32(0.0)
-      C[] = C[] + C[] * A[k]
+      {kind} i: 8 = C.i
+      C[i] = C[i] + A[] * C[i]
 """
-    assert "which it writes, as 'a' as well" in refused(Schedule(parse(squares)), "C.k", "dot.4.float32")
+    s = Schedule(parse(grown.format(kind="spatial")))
+    assert refused(s, "C.i", "axpy.8.float32") == (
+        "tensorize('C.i', 'axpy.8.float32'): the nest is not that of the intrinsic: "
+        "it reads 'C', which it writes, as 'x' as well"
+    )
+    s = Schedule(parse(grown.format(kind="ordered").replace("C[i] = C[i] + A[] * C[i]", "C[i] = C[i] + A[] * A[]")))
+    assert refused(s, "C.i", "copy.8.float32") == (
+        "tensorize('C.i', 'copy.8.float32'): the loops in it run in order, one iteration after the other"
+    )
 
 
 def test_padding_makes_whole_tiles():

@@ -20,7 +20,7 @@ from tensorc.schedule.locate import (
     replace,
 )
 
-OWN = ("stream", "tail", "tensorize", "thread")  # what steps write; so are "identity." and a number, "prefetch." and a buffer
+OWN = ("ordered", "stream", "tail", "tensorize", "thread")  # what steps write; so are "identity." and a number, "prefetch." and a buffer
 
 
 def annotate(function: Function, place: str, key: str, value) -> Function:

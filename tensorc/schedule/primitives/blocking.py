@@ -10,7 +10,7 @@ from tensorc.arith import Affine, Domain, affine, simplify
 from tensorc.ir.expr import Expr, Var, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt
+from tensorc.ir.stmt import Block, BlockIter, For, Stmt, annotate
 from tensorc.ir.walk import substitute_stmt, uses
 from tensorc.schedule.legality import kinds_using
 from tensorc.schedule.locate import (
@@ -26,6 +26,8 @@ from tensorc.schedule.locate import (
     starts_at_zero,
 )
 from tensorc.schedule.primitives.domains import reiterated
+
+ORDERED = "ordered"  # the annotation of a block whose own loops run in order
 
 
 def blockize(function: Function, loop: str) -> tuple[Function, str]:
@@ -78,6 +80,8 @@ def block_of(function: Function, loop: str, step: str, advice: str = "") -> tupl
         started = substitute_stmt(reiterated(node.init, values, domain), copies)
         init = _nest([For(copies[e.var], e.start, e.extent, e.kind, e.body) for e in kept], started)
     notes = without_identities(node.annotations)
+    if any("ordered" in kinds_using(node, each.var) for each in loops):
+        notes = annotate(notes, ORDERED, True)
     block = Block(name, tuple(iters), node.predicate, init, body, notes)
     return replace(at, block), name
 

@@ -12,7 +12,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Stmt, annotate, annotation
 from tensorc.ir.walk import replace_body
 from tensorc.schedule.locate import Place, block_names, find_block, loop_names, refuse, replace
-from tensorc.schedule.primitives.blocking import block_of
+from tensorc.schedule.primitives.blocking import ORDERED, block_of
 
 NOTE = "tensorize"  # the annotation of a block that names its intrinsic
 PADDING = ", or make the extents whole tiles by pad_einsum first"
@@ -51,7 +51,7 @@ def tensorize(function: Function, place: str, intrin: str) -> tuple[Function, st
 
 def _refuse_unknown(function: Function, step: str, place: str, intrin) -> NoReturn:
     close = get_close_matches(str(intrin), names(), 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names())}"
+    hint = f"did you mean {close[0]!r}?" if close else "tensorc.intrinsics.names() tells which there are"
     refuse(function, f"{step}: no tensor intrinsic has that name; {hint}", place)
 
 
@@ -59,6 +59,8 @@ def _check(at: Place, intrin: TensorIntrin, step: str, place: str) -> None:
     node: Block = at.node
     if annotation(node, NOTE) is not None:
         refuse(at.function, f"{step}: the block is tensorized already", node.name)
+    if annotation(node, ORDERED):
+        refuse(at.function, f"{step}: the loops in it run in order, one iteration after the other", node.name)
     if not is_const(node.predicate, True):
         refuse(at.function, f"{step}: the block has a predicate; choose factors that divide{PADDING}", node.name)
     for each in at.loops:
