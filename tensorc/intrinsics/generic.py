@@ -1,7 +1,7 @@
 """Tensor intrinsics that need no instruction: small vector kernels for any machine, on tiles of any layout.
 
-For each type and 2, 4 or 8 lanes, such as `dot.4.float32`: `dot` adds up products, `sum` numbers, `axpy` adds a multiple
-of a row to a row, and `copy` copies one.
+For each type and 2, 4 or 8 lanes, such as `dot.4.float32`: `dot` adds up products, `sum` numbers, `axpy` adds a
+multiple of a row to a row, and `copy` copies one.
 """
 
 from __future__ import annotations
