@@ -4,7 +4,7 @@ VENV ?= .venv
 RUN = $(VENV)/bin/python
 EXTRAS = test,report
 
-.PHONY: demo test test-all bench env clean
+.PHONY: demo test test-all lint bench env clean
 
 env: $(VENV)/.ready
 
@@ -26,6 +26,11 @@ test: env
 
 test-all: env
 	$(RUN) -m pytest -n auto -p tests.resume
+
+lint: env
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e ".[lint]"
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
 
 bench: env
 	mkdir -p out/bench

@@ -483,10 +483,10 @@ def _is_dense(access: _Access, depth: int) -> bool:
     the lesser ones reach; or two share one, `x // c` with `x % c` of whole periods."""
     sizes: dict[Var, int | None] = {}
     for binder in access.path[depth:]:
-        is_loop = type(binder) is For and type(binder.extent) is Const
-        sizes[binder.var] = binder.extent.value if is_loop else None
+        extent = binder.extent if isinstance(binder, For) else None
+        sizes[binder.var] = extent.value if isinstance(extent, Const) else None
     taken: set[Var] = set()
-    parts: dict[FloorDiv, set[type]] = {}
+    parts: dict[tuple[Expr, int], set[type]] = {}
     for expr in access.indices:
         lanes: list[tuple[int, int | None]] = []
         if type(expr) is Ramp:
@@ -507,25 +507,20 @@ def _is_dense(access: _Access, depth: int) -> bool:
             and not lanes
             and moving[only] == 1
         ):
-            parts.setdefault(_fraction(only), set()).add(type(only))
+            parts.setdefault((only.a, only.b.value), set()).add(type(only))
             continue
         if not _is_gapless(moving, lanes, sizes, taken):
             return False
-    for fraction, kinds in parts.items():
-        moving = {a: s for a, s in linear(fraction.a)[0].items() if not sizes.keys().isdisjoint(variables(a))}
+    for (divided, period), kinds in parts.items():
+        moving = {a: s for a, s in linear(divided)[0].items() if not sizes.keys().isdisjoint(variables(a))}
         if not _is_gapless(moving, [], sizes, taken):
             return False
-        found, period = bounds(fraction.a, access.domain), fraction.b.value
+        found = bounds(divided, access.domain)
         if kinds != {FloorDiv} and (
             found.lo is None or found.hi is None or found.lo % period or (found.hi + 1) % period
         ):
             return False
     return True
-
-
-def _fraction(atom: FloorDiv | Mod) -> FloorDiv:
-    """The quotient that goes with a quotient or a remainder."""
-    return FloorDiv(atom.a, atom.b)
 
 
 def _is_gapless(

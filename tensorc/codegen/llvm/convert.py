@@ -81,7 +81,7 @@ def _saturated(ctx: Context, value: Value, source: DType, target: DType) -> Valu
         depth = max(holds.depth, x.depth)
         return build.pure(f"select {holds.typed}, {x.typed}, {other.typed}", x.type, depth)
 
-    low, high = target.scalar.min, target.scalar.max
+    low, high = int(target.scalar.min), int(target.scalar.max)
     value = choose("ord", value, value, constant(0.0, source))
     least = constant(float(low), source)
     value = choose("ogt", least, value, least)

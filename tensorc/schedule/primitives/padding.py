@@ -117,15 +117,16 @@ def pad_einsum(
     for old, new in inputs.items():
         indices = next(load.indices for load in factors if load.buffer is old)
         value = _neutral(operation, old, len(factors))
-        inside = {each: whole[each] for each in indices if each in padded}
+        inside = {each: whole[each] for each in indices if isinstance(each, Var) and each in padded}
         function, name = _pad_before(function, block, old, new, indices, inside, value)
         made.append(name)
     if store.buffer in buffers:
         new = buffers[store.buffer]
         name = fresh_block(function, new.name)
-        iterators = [Var(each.name) for each in store.indices if type(each) is Var]
+        stored = [each for each in store.indices if isinstance(each, Var)]
+        iterators = [Var(each.name) for each in stored]
         body = Store(store.buffer, tuple(iterators), Load(new, tuple(iterators)))
-        shape = [whole[each] for each in store.indices]
+        shape = [whole[each] for each in stored]
         nest = spatial_nest(function, name, iterators, shape, body)
         function = insert_after(outermost(find_block(function, block)), nest)
         made.append(name)
