@@ -1,6 +1,7 @@
 """Logarithms: x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2, log x = k ln 2 + log(1 + f).
 
-float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.3.
+float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.3; with AVX-512 f + f^2 q(f) where q is
+one of 16 cubics, whose coefficients registers hold, relative error 2^-26.
 float64: with s = f / (2 + f), log(1 + f) = 2 s + s^3 p(s^2), relative error 2^-55.9; in the form
 f - (f^2/2 - s (f^2/2 + s^2 p)) no rounding of s matters. Both p are minimax polynomials found by
 Remez' exchange in 50 digits.
@@ -9,6 +10,9 @@ Remez' exchange in 50 digits.
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
 
 from tensorc.codegen.llvm.math import avx512
 from tensorc.codegen.llvm.math.exp import LN2, LOG10_2, exp
@@ -49,26 +53,52 @@ _LOG10_E = {32: (0.4342944920063019, -1.0103049952192578e-08), 64: (0.4342944819
 
 
 def log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(f, n) with x = 2^n (1 + f), n whole, for positive finite x, subnormals included."""
+    """(m, n) with x = 2^n m, n whole, for positive finite x, subnormals included."""
     if avx512.has_instructions(x):
         m = avx512.mantissa(x)
-        return m - 1.0, avx512.exponent(x) - avx512.exponent(m)
+        return m, avx512.exponent(x) - avx512.exponent(m)
     shift = 23.0 if x.kind.bits == 32 else 54.0
     tiny = x < (2.0**-126 if x.kind.bits == 32 else 2.0**-1022)
-    f, k = normal_log_parts(where(tiny, x * 2.0**shift, x))
+    m, k = _normal_log_parts(where(tiny, x * 2.0**shift, x))
     n = float_of(k)
-    return f, where(tiny, n - shift, n)
+    return m, where(tiny, n - shift, n)
 
 
-def normal_log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(f, k) with x = 2^k (1 + f), k an integer, for positive normal x."""
+def _normal_log_parts(x: Lanes) -> tuple[Lanes, Lanes]:
+    """(m, k) with x = 2^k m, k an integer, for positive normal x."""
     mantissa = 23 if x.kind.bits == 32 else 52
     bits = x.bits()
     k = (bits - x.literal(0.75).bits()) >> mantissa
-    return (bits - (k << mantissa)).as_float() - 1.0, k
+    return (bits - (k << mantissa)).as_float(), k
 
 
-def log1p_rest(f: Lanes) -> Lanes:
+def _has_tables(x: Lanes) -> bool:
+    return x.kind.bits == 32 and avx512.has_tables(x)
+
+
+@cache
+def _cubics(scale: float) -> tuple[tuple[float, ...], ...]:
+    """c0 .. c3 for each 1/16 of an octave: c0 + c1 f + c2 f^2 + c3 f^3 near (log(1 + f) - f) scale / f^2.
+
+    They agree at the zeros of a Chebyshev polynomial.
+    """
+    rows = []
+    for place in range(16):
+        start, half = (1 + place / 16, 1 / 32) if place < 8 else (0.5 + place / 32, 1 / 64)
+        nodes = [start + half - 1 + half * math.cos(math.pi * (2 * i + 1) / 8) for i in range(4)]
+        values = [(math.log1p(x) - x) * scale / (x * x) for x in nodes]
+        rows.append(np.linalg.solve(np.vander(nodes, increasing=True), values))
+    return tuple([tuple([float(np.float32(c)) for c in column]) for column in zip(*rows)])
+
+
+def _piecewise(f: Lanes, m: Lanes, scale: float = 1.0) -> Lanes:
+    """(log(1 + f) - f) scale / f^2 where m has the mantissa of 1 + f."""
+    place = m.bits() >> 19
+    c0, c1, c2, c3 = [avx512.lookup(column, place) for column in _cubics(scale)]
+    return c3.fma(f, c2).fma(f, c1).fma(f, c0)
+
+
+def _log1p_rest(f: Lanes) -> Lanes:
     """log(1 + f) - f for -1/4 <= f < 1/2."""
     square = f * f
     if f.kind.bits == 32:
@@ -78,10 +108,12 @@ def log1p_rest(f: Lanes) -> Lanes:
     return s * z.fma(polynomial(z, _TERMS[64]), half) - half
 
 
-def natural(f: Lanes, n: Lanes) -> Lanes:
-    """log(2^n (1 + f))."""
+def _natural(f: Lanes, n: Lanes, m: Lanes) -> Lanes:
+    """log(2^n (1 + f)) where m has the mantissa of 1 + f."""
+    if _has_tables(f):
+        return n.fma(math.log(2), (f * f).fma(_piecewise(f, m), f))
     high, low = LN2[f.kind.bits]
-    return n.fma(high, n.fma(low, log1p_rest(f)) + f)
+    return n.fma(high, n.fma(low, _log1p_rest(f)) + f)
 
 
 def _with_special_cases(x: Lanes, result: Lanes) -> Lanes:
@@ -95,42 +127,64 @@ def _with_special_cases(x: Lanes, result: Lanes) -> Lanes:
 @implements("log")
 def log(x: Lanes) -> Lanes:
     """The natural logarithm."""
-    return _with_special_cases(x, natural(*log_parts(x)))
+    m, n = log_parts(x)
+    return _with_special_cases(x, _natural(m - 1.0, n, m))
 
 
 @implements("log2")
 def _log2(x: Lanes) -> Lanes:
-    f, n = log_parts(x)
-    high, low = _LOG2_E[x.kind.bits]
-    fraction = f.fma(high, f.fma(low, log1p_rest(f) * high))
+    m, n = log_parts(x)
+    f, (high, low) = m - 1.0, _LOG2_E[x.kind.bits]
+    if _has_tables(x):
+        return _with_special_cases(x, f.fma(_piecewise(f, m, high).fma(f, high), n))
+    fraction = f.fma(high, f.fma(low, _log1p_rest(f) * high))
     return _with_special_cases(x, n + fraction)
 
 
 @implements("log10")
 def _log10(x: Lanes) -> Lanes:
-    f, n = log_parts(x)
-    high, low = _LOG10_E[x.kind.bits]
+    m, n = log_parts(x)
+    f, (high, low) = m - 1.0, _LOG10_E[x.kind.bits]
     high2, low2 = LOG10_2[x.kind.bits]
-    fraction = f.fma(high, n.fma(low2, f.fma(low, log1p_rest(f) * high)))
+    if _has_tables(x):
+        fraction = f.fma(_piecewise(f, m, high).fma(f, high), n * low2)
+    else:
+        fraction = f.fma(high, n.fma(low2, f.fma(low, _log1p_rest(f) * high)))
     return _with_special_cases(x, n.fma(high2, fraction))
 
 
-def log_of_sum(high: Lanes, low: Lanes, extra: Lanes | int = 0) -> Lanes:
-    """log((high + low) 2^extra) for |low| small beside high, which is 0 or normal."""
-    f, k = normal_log_parts(high)
-    far = k > 100  # there `low` is nothing, and 2^-k might be too small
-    f = low.fma(power_of_two(-where(far, k.literal(100), k)), f)
-    return natural(f, float_of(k + extra))
+def log_of_sum(base: Lanes | float, x: Lanes, extra: Lanes | int = 0) -> Lanes:
+    """log((base + x) 2^extra) for base 1 and x > -1, or base 0 and positive normal x; infinite x gives NaN."""
+    base = x.like(base)
+    if avx512.has_instructions(x):
+        total = base + x
+        m = avx512.mantissa(total)
+        down = avx512.exponent(m) - avx512.exponent(total)
+        unit = avx512.scale(x.literal(1.0), down)
+        n = -down if isinstance(extra, int) else float_of(extra) - down
+        return _natural(x.fma(unit, base.fma(unit, -1.0)), n, m)
+    total, rest = two_sum(base, x)
+    m, k = _normal_log_parts(total)
+    far = k > 100  # there the base is nothing, and 2^-k might be too small
+    unit = power_of_two(-where(far, k.literal(100), k))
+    if x.ctx.module.target.fma:
+        f = where(far, m - 1.0, x.fma(unit, base.fma(unit, -1.0)))
+    else:
+        f = rest.fma(unit, m - 1.0)
+    return _natural(f, float_of(k + extra), m)
 
 
 def log1p_of(x: Lanes) -> Lanes:
     """log(1 + x) for x > -1; infinite x gives NaN."""
-    return log_of_sum(*two_sum(x.literal(1.0), x))
+    return log_of_sum(1.0, x)
 
 
 @implements("log1p")
 def _log1p(x: Lanes) -> Lanes:
-    result = where(x < math.inf, log1p_of(x).copysign(x), x)
+    result = log1p_of(x).copysign(x)
+    if avx512.has_instructions(x):
+        return avx512.repaired(result, x + 1.0, 0x03530422)
+    result = where(x < math.inf, result, x)
     return where(x <= -1.0, where(x.equals(-1.0), x.literal(-math.inf), math.nan), result)
 
 
@@ -146,9 +200,8 @@ def _asinh(x: Lanes) -> Lanes:
 
 def _log1p_or_log_of_double(x: Lanes, rest: Lanes, large: Lanes) -> Lanes:
     """log(2 x) where x is large, else log(1 + rest)."""
-    high, low = two_sum(x.literal(1.0), rest)
     one = x.bits().literal(1)
-    return log_of_sum(where(large, x, high), where(large, 0.0, low), where(large, one, 0))
+    return log_of_sum(where(large, x.literal(0.0), 1.0), where(large, x, rest), where(large, one, 0))
 
 
 @implements("acosh")

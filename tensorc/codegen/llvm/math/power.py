@@ -71,7 +71,8 @@ def _pow(x: Lanes, y: Lanes) -> Lanes:
 
 def _power_float32(size: Lanes, y: Lanes) -> Lanes:
     wide = size.to("float64")
-    f, n = log_parts(wide)
+    m, n = log_parts(wide)
+    f = m - 1.0
     s = f / (f + 2.0)
     z = s * s
     logarithm = n + s * z.fma(polynomial(z, _SHORT_LOG), 2.0) * math.log2(math.e)
@@ -101,7 +102,8 @@ def _power_float64(x: Lanes, y: Lanes) -> Lanes:
 
 def _accurate_log(x: Lanes) -> tuple[Lanes, Lanes]:
     """log x as a pair, for positive finite x."""
-    f, n = log_parts(x)
+    m, n = log_parts(x)
+    f = m - 1.0
     below, rest = fast_two_sum(f.literal(2.0), f)
     s = f / below
     product, error = two_product(s, below)
@@ -154,7 +156,8 @@ _CBRT_OF_2 = 1.2599210498948732
 @implements("cbrt")
 def _cbrt(x: Lanes) -> Lanes:
     size = x.abs()
-    f, n = log_parts(size)
+    m, n = log_parts(size)
+    f = m - 1.0
     n_third, third = nearest(n, 1 / 3)
     rest = n_third.fma(-3.0, n)  # -1, 0 or 1
     less, more = rest < 0.0, rest > 0.0
