@@ -1,7 +1,7 @@
 """Logarithms: x = 2^k (1 + f) with 3/4 <= 1 + f < 3/2, log x = k ln 2 + log(1 + f).
 
 float32: log(1 + f) = f - f^2/2 + f^3 p(f), relative error 2^-27.3; with AVX-512 f + f^2 q(f) where q is
-one of 16 cubics, whose coefficients registers hold, relative error 2^-26.
+one of 16 cubics, whose coefficients registers hold, relative error 2^-26.9.
 float64: with s = f / (2 + f), log(1 + f) = 2 s + s^3 p(s^2), relative error 2^-55.9; in the form
 f - (f^2/2 - s (f^2/2 + s^2 p)) no rounding of s matters. Both p are minimax polynomials found by
 Remez' exchange in 50 digits.
