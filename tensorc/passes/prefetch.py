@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tensorc.arith import Domain, can_prove, simplify
+from tensorc.arith import Domain, affine, can_prove, simplify
 from tensorc.arith.spans import Span, window
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, index, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import PREFETCH, Alloc, For, If, Let, Prefetch, Stmt, Store, seq
-from tensorc.ir.walk import children, exprs, map_substmts, replace_body, substitute, substmts, walk, walk_expr
+from tensorc.ir.walk import children, exprs, map_substmts, replace_body, substitute, substmts, uses, walk, walk_expr
 from tensorc.passes.common import NOTHING, entry_domain, make_for, make_if
 
 LINE = 64  # bytes of a cache line
@@ -88,8 +88,7 @@ def _lines(loop: For, buffer: Buffer, region: tuple[Span, ...], ahead: int, doma
     loops: list[tuple[Var, Expr]] = []
     places = []
     for axis, span in enumerate(region):
-        is_run = axis == len(region) - 1 and (buffer.strides is None or buffer.strides[axis] == index(1))
-        step = max(1, LINE // buffer.dtype.bytes) if is_run else 1
+        step = max(1, LINE // buffer.dtype.bytes) if _is_row_major(buffer, axis) else 1
         count = simplify((span.hi - span.lo + step) // step, domain)
         place = substitute(span.lo, later)
         if count != index(1):
@@ -172,14 +171,38 @@ def _gathered(loop: For, buffer: Buffer, gather: _Gather, ahead: int, domain: Do
     for var, start, extent in gather.loops:
         start, extent = simplify(substitute(start, later), domain), simplify(substitute(extent, later), domain)
         own = Var(f"{var.name}.ahead")
-        loops.append((own, extent, (*_loads(start), *_loads(extent))))
-        domain = domain.bind(own, 0, extent)
-        later[var] = simplify(start + own, domain)
+        step = _step(buffer, gather, var)
+        count = simplify((extent + step - 1) // step, domain)
+        if count == index(1):
+            later[var] = start
+            continue
+        loops.append((own, count, (*_loads(start), *_loads(extent))))
+        domain = domain.bind(own, 0, count)
+        later[var] = simplify(start + own * step, domain)
     places = tuple([simplify(substitute(i, later), domain) for i in gather.indices])
     body = _guarded(Prefetch(buffer, places), [e for i in places for e in _loads(i)], domain)
     for own, extent, loads in reversed(loops):
         body = _guarded(_nest([(own, extent)], body), loads, domain)
     return body
+
+
+def _step(buffer: Buffer, gather: _Gather, var: Var) -> int:
+    """How many iterations of a loop stay within one line."""
+    data = [e for i in gather.indices for e in _loads(i)]
+    if not gather.indices or any(uses(e, (var,)) for e in (*data, *gather.indices[:-1])):
+        return 1
+    form = affine(gather.indices[-1])
+    if not _is_row_major(buffer, len(gather.indices) - 1) or any(
+        atom is not var and uses(atom, (var,)) for atom, _ in form.terms
+    ):
+        return 1
+    return max(1, LINE // (buffer.dtype.bytes * max(1, abs(form.coefficient(var)))))
+
+
+def _is_row_major(buffer: Buffer, axis: int) -> bool:
+    """Whether elements along the last axis are neighbours, and `axis` is it."""
+    is_last = axis == len(buffer.shape) - 1
+    return is_last and (buffer.strides is None or buffer.strides[axis] == index(1))
 
 
 def _guarded(stmt: Stmt, loads: Iterable[Load], domain: Domain) -> Stmt:

@@ -99,6 +99,22 @@ def test_each_load_is_tested_before_the_next():
     )
 
 
+def test_rows_at_places_from_data_are_asked_for_line_by_line():
+    f = program("""
+        function main(I: int64[10], X: float32[8, 80], out C: float32[10, 80])
+          for i in 0 .. 10 {prefetch.X = 1}
+            for j in 0 .. 5
+              for l in 0 .. 16
+                C[i, j * 16 + l] = X[max(0, min(7, I[i])), j * 16 + l]
+    """)
+    text = show(prefetch_ahead(f))
+    assert """
+    if i + 1 < 10
+      for j.ahead in 0 .. 5 unrolled
+        prefetch X[max(0, min(7, I[i + 1])), j.ahead * 16]
+""" in text
+
+
 def test_ranges_from_data():
     g = ahead("""
         function main(P: int64[5], J: int64[9], X: float32[8], out C: float32[4])
