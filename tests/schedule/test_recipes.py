@@ -320,3 +320,19 @@ def test_values_used_twice_again_and_again_do_not_double_without_end():
 def test_products_without_columns():
     function = te.lower(matmul(4, 0, 2, b_axes="jk"))
     schedule_function(function, TARGETS[2], 1)
+
+
+@pytest.mark.parametrize("elements, streams", [(1 << 20, False), ((1 << 22) + 1, True)])
+def test_output_larger_than_the_caches_goes_past_them(elements, streams):
+    target = Target("cpu", mcpu="x86-64-v3")  # 16 MiB of last-level cache
+    X = te.placeholder((elements,), name="X")
+    s = schedule_function(te.lower([X, te.compute((elements,), lambda i: X[i] * 2, name="Y")]), target, 1)
+    assert ("block Y {stream = true}" in s.show()) == streams
+    knobs = Replay({"Y.stream": not streams})
+    assert ("{stream = true}" in schedule_function(s.origin, target, 1, knobs).show()) != streams
+
+
+def test_what_takes_time_to_compute_does_not_wait_for_memory():
+    X = te.placeholder((1 << 24,), name="X")
+    s = schedule_function(te.lower([X, te.compute((1 << 24,), lambda i: te.exp(X[i]), name="Y")]), TARGETS[1], 1)
+    assert "stream" not in s.show()

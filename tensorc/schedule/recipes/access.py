@@ -64,7 +64,8 @@ class Pattern:
     """A block as recipes see it: `store` is its widest write, `loads` its distinct reads other than of what it updates.
 
     `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20. `itemsize`
-    is of the widest element that is moved or computed: float16 elements are computed in four bytes.
+    is of the widest element that is moved or computed: float16 elements are computed in four bytes. `in_place` says
+    that the block reads what it writes.
     """
 
     block: str
@@ -73,6 +74,7 @@ class Pattern:
     loads: tuple[Access, ...]
     cost: int
     itemsize: int
+    in_place: bool = False
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -117,7 +119,8 @@ def pattern(block: Block) -> Pattern:
     loops = {it.binding: it.var.name for it in block.iters}
     within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
-    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), _itemsize(block, stores, reads))
+    itemsize = _itemsize(block, stores, reads)
+    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize, bool(own))
 
 
 def _widened(values: list[Expr]) -> dict[Buffer, str]:

@@ -17,12 +17,14 @@ LIGHT = 8  # operations a body may have before several vectors at a time would p
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The last `fused` axes are one loop, cut into vectors of `lanes`; `grain` elements of it make a thread's task."""
+    """The last `fused` axes are one loop, cut into vectors of `lanes`; `grain` elements of it make a thread's task;
+    `stream` lets the stores go past the caches."""
 
     fused: int
     lanes: int
     parallel: bool
     grain: int
+    stream: bool = False
 
 
 def matches(pattern: Pattern) -> bool:
@@ -48,7 +50,12 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(cycles, threads))
     tasks = 8 * threads
     grain = max(1, -(-extent // (lanes * tasks)))
-    return Plan(fused, lanes, parallel and threads > 1, grain)
+    size = (pattern.store.size or 0) * pattern.store.itemsize
+    stream = False
+    if size > target.l2 and axes and pattern.store.stride(axes[-1].name) == 1 and not pattern.in_place:
+        pays = size > (target.l3 or target.l2) and pattern.cost <= LIGHT
+        stream = knobs.choice("stream", (True, False), default=pays)
+    return Plan(fused, lanes, parallel and threads > 1, grain, stream)
 
 
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
@@ -66,6 +73,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
         if plan.parallel:
             share(s, outer)
     s.vectorize(lane)
+    if plan.stream:
+        s.stream(group.main.block)
 
 
 def _size(axis: Axis) -> int:
