@@ -24,7 +24,7 @@ from tensorc.errors import (
     UnsupportedError,
 )
 from tensorc.runtime import Kernel
-from tensorc.schedule import Schedule, Trace
+from tensorc.schedule import Schedule, Trace, recipe
 from tensorc.target import Target
 from tensorc.version import __version__
 
@@ -44,6 +44,7 @@ __all__ = [
     "__version__",
     "build",
     "default_schedule",
+    "recipe",
     "schedule",
     "te",
 ]

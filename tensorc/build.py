@@ -26,8 +26,9 @@ from tensorc.passes.summary import summarize
 from tensorc.report import Loop, Report
 from tensorc.runtime import Cache, Kernel, compiler_version, default_threads, load
 from tensorc.schedule import Schedule, Trace
-from tensorc.schedule.knobs import Replay, ScheduleSource
+from tensorc.schedule.knobs import Decisions, Replay, ScheduleSource
 from tensorc.schedule.recipes.choose import schedule_function
+from tensorc.schedule.recipes.custom import Recipe, registered
 from tensorc.target import Target, as_target
 from tensorc.te.graph import argument_names, check_arguments
 from tensorc.te.tensor import check_name, is_integer
@@ -51,13 +52,16 @@ def default_schedule(
     target: Target | str | None = None,
     *,
     threads: int | None = None,
-    schedules: ScheduleSource | None = None,
+    schedules: ScheduleSource | Decisions | Trace | None = None,
     name: str = "main",
 ) -> Schedule:
     """What `build` does when it is given tensors: the recipes' schedule for a target, to read or to go on from."""
-    target = _cpu(target)
+    return _default(tensors, _cpu(target), _threads(threads), schedules, registered(), name)
+
+
+def _default(tensors, target: Target, threads: int, schedules, own: Sequence[Recipe], name: str) -> Schedule:
     function = _guarded(lambda: te.lower(tensors, name))
-    return _guarded(lambda: _schedule(function, target, _threads(threads), schedules), function)
+    return _guarded(lambda: _schedule(function, target, threads, schedules, own), function)
 
 
 def build(
@@ -65,18 +69,26 @@ def build(
     target: Target | str | None = None,
     *,
     threads: int | None = None,
-    schedules: ScheduleSource | None = None,
+    schedules: ScheduleSource | Decisions | Trace | None = None,
     name: str = "main",
     cache: bool = True,
 ) -> Kernel:
     """A kernel from tensors (arguments in order, inputs and outputs), scheduled by default, or from a schedule.
 
     `threads` bounds the threads that the kernel is scheduled for and uses; None is TENSORC_NUM_THREADS, or the cores
-    that this process may use. `schedules` supplies tuned schedules. With `cache`, compiled code is kept on disk.
+    that this process may use. `schedules` supplies tuned schedules: a source of them, decisions, or a trace. With
+    `cache`, compiled code is kept on disk.
     Raises ExpressionError, ScheduleError, TargetError, UnsupportedError.
     """
     target = _cpu(target)
     limit = _threads(threads)
+    plan: Callable[[], Schedule]
+    if not isinstance(what, Schedule):
+        check_name("build", name)
+        own = registered()
+        made = _default(check_arguments(what), target, limit, schedules, own, name) if own else None
+        if made is not None and not {recipe.name for recipe in own}.isdisjoint(made.recipes.values()):
+            what = made  # known by what its recipes did to it: their code may change
     if isinstance(what, Schedule):
         function = what.function
         symbols = _symbols(function)
@@ -86,11 +98,10 @@ def build(
         names = [buffer.name for buffer in function.params]
         name = function.name
     else:
-        check_name("build", name)
         tensors = check_arguments(what)
         symbols = te.symbols(tensors)
         text = _guarded(lambda: te.canonical_text(tensors))
-        plan = lambda: default_schedule(tensors, target, threads=limit, schedules=schedules, name=name)
+        plan = lambda: made or _default(tensors, target, limit, schedules, (), name)
         names = list(argument_names(tensors))
     store = Cache.default() if cache and schedules is None else None
     text += "".join([f"\n{var.name}" for var in symbols])  # by which callers pass them
@@ -125,15 +136,23 @@ def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
     return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size), function)
 
 
-def _schedule(function: Function, target: Target, threads: int, schedules: ScheduleSource | None) -> Schedule:
-    if schedules is not None and not hasattr(schedules, "lookup"):
-        raise ArgumentError(f"schedules={schedules!r}: an object with a method lookup is needed")
-    found = schedules.lookup(function, target) if schedules is not None else None
+def _schedule(
+    function: Function,
+    target: Target,
+    threads: int,
+    schedules: ScheduleSource | Decisions | Trace | None,
+    own: Sequence[Recipe],
+) -> Schedule:
+    found = schedules if isinstance(schedules, (Mapping, Trace)) else None
+    if schedules is not None and found is None:
+        if not hasattr(schedules, "lookup"):
+            raise ArgumentError(f"schedules={schedules!r}: decisions, a Trace or an object with lookup is needed")
+        found = schedules.lookup(function, target)
     if isinstance(found, Trace):
         return found.apply(Schedule(function))
     if found is not None and not isinstance(found, Mapping):
         raise ScheduleError(f"schedules: lookup gave {found!r}; a Trace, a dict of decisions or None is needed")
-    return schedule_function(function, target, threads, None if found is None else Replay(found))
+    return schedule_function(function, target, threads, None if found is None else Replay(found), own)
 
 
 def _describer(plan: Callable[[], Schedule], target: Target) -> Callable[[str], object]:
@@ -146,7 +165,7 @@ def _describer(plan: Callable[[], Schedule], target: Target) -> Callable[[str], 
             case "function":
                 return function
             case "schedule":
-                return scheduled
+                return scheduled.copy()
             case "ir":
                 return show(function)
             case "flat":
@@ -173,7 +192,7 @@ def _report(scheduled: Schedule, target: Target) -> Report:
     for loop in llvm.machine_loops(flat, target):
         made.setdefault(loop.name, []).append(loop)
     measured = [replace(nest, loops=tuple([_measured(loop, made) for loop in nest.loops])) for nest in nests]
-    return Report(function.name, target.mcpu, flops, size, tuple(measured))
+    return Report(function.name, target.mcpu, flops, size, tuple(measured), tuple(scheduled.recipes.items()))
 
 
 def _measured(loop: Loop, made: dict[str, list[llvm.MachineLoop]]) -> Loop:

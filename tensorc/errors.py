@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 
 __all__ = [
     "ArgumentError",
@@ -28,7 +29,16 @@ class ExpressionError(TensorcError):
 
 
 class ScheduleError(TensorcError):
-    """A schedule step is not legal at this place; the schedule is left as it was."""
+    """A schedule step is not legal at this place; the schedule is left as it was.
+
+    `nest` is the printed nest with the place marked; it is a note of the error, too.
+    """
+
+    nest: str = ""
+
+    def _repr_html_(self) -> str:
+        shown = getattr(self.nest, "_repr_html_", lambda: "")()
+        return f"<b>{type(self).__name__}</b>: {escape(str(self))}{shown}"
 
 
 class UnsupportedError(TensorcError):

@@ -53,13 +53,15 @@ class Nest:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a kernel is made of; `print(kernel.report())` shows it as a table. Texts in place of
-    numbers are expressions over the kernel's scalars."""
+    numbers are expressions over the kernel's scalars. `recipes` names for each block the recipe that
+    scheduled it; there are none for a schedule by hand."""
 
     name: str
     target: str
     flops: int | str
     bytes: int | str
     nests: tuple[Nest, ...]
+    recipes: tuple[tuple[str, str], ...] = ()
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -89,6 +91,8 @@ class Report:
         lines = [f"{self.name} for {self.target}: {_work(self.flops, self.bytes)}"]
         for row in rows:
             lines.append("  ".join([cell.ljust(width) for cell, width in zip(row, widths)] if len(row) > 1 else row))
+        if self.recipes:
+            lines.append("scheduled by " + ", ".join([f"{recipe} ({block})" for block, recipe in self.recipes]))
         return "\n".join([line.rstrip() for line in lines])
 
 

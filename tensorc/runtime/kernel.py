@@ -91,6 +91,18 @@ class Kernel:
         return self._library[self.artifact.symbol]
 
     @property
+    def schedule(self):
+        """The schedule, with its trace and the recipes of a default one, derived when asked for; steps
+        on it do not change the kernel."""
+        return self._ask("schedule")
+
+    @property
+    def decisions(self) -> dict[str, object]:
+        """What the recipes of a default schedule decided, by the names of block and knob; plain data,
+        which `build` takes back as `schedules`. There is nothing for a schedule by hand."""
+        return dict(self.schedule.decisions)
+
+    @property
     def function(self):
         """The scheduled function in the IR, derived when asked for."""
         return self._ask("function")

@@ -1,6 +1,7 @@
 """Checked rewrites of loop nests."""
 
+from tensorc.schedule.recipes.custom import recipe
 from tensorc.schedule.schedule import Schedule
 from tensorc.schedule.trace import Trace
 
-__all__ = ["Schedule", "Trace"]
+__all__ = ["Schedule", "Trace", "recipe"]

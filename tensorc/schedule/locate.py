@@ -14,6 +14,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, seq
 from tensorc.ir.walk import map_substmts, substmts, walk
+from tensorc.schedule.listing import of_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +267,9 @@ def starts_at_zero(loop: For) -> bool:
 
 def refuse(function: Function, message: str, mark: str | None = None) -> NoReturn:
     """Raise ScheduleError with the printed nest as a note, the loop, block or buffer named
-    `mark` marked in it."""
+    `mark` marked in it, and those underlined that the message names in quotes."""
     error = ScheduleError(message)
     # add_note came with Python 3.11; what it does is this, and tracebacks print it from there on.
-    error.__notes__ = [show(function, mark=mark)]
+    error.nest = of_refusal(show(function, mark=mark), message)
+    error.__notes__ = [error.nest]
     raise error

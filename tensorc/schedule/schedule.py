@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
+from types import MappingProxyType
 from typing import Any
 
 from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Expr
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
+from tensorc.schedule.listing import Listing, after_step
 from tensorc.schedule.locate import (
     all_blocks,
     all_loops,
@@ -45,6 +48,9 @@ class BlockRef:
         return self.name
 
 
+_Past = tuple[Function, Trace, Any]  # the nest and the steps before the last one, and what was before that
+
+
 class Schedule:
     """A loop nest and the steps that have been made on it.
 
@@ -53,9 +59,12 @@ class Schedule:
     names. A step that is refused raises ScheduleError, with the nest in a note, and leaves the
     schedule as it was. The functions in `tensorc.schedule.primitives` say what each step does and
     requires.
+
+    Of a default schedule, `recipes` names the recipe of each block, and `decisions` holds the answers
+    to the recipes' questions, by the names of block and knob; of one by hand, both are empty.
     """
 
-    __slots__ = ("_lineage", "function", "origin", "trace")
+    __slots__ = ("_lineage", "_past", "decisions", "function", "origin", "recipes", "trace")
 
     def __init__(self, function: Function):
         if not isinstance(function, Function):
@@ -65,17 +74,53 @@ class Schedule:
         self.function = function
         self.origin = function
         self.trace = Trace()
+        self.decisions: Mapping[str, Any] = MappingProxyType({})
+        self.recipes: Mapping[str, str] = MappingProxyType({})
         self._lineage = object()
+        self._past: _Past | None = None
 
     def copy(self) -> Schedule:
         """A schedule that goes its own way from here; handles of one are good for the other."""
         new = Schedule(self.function)
-        new.origin, new.trace, new._lineage = self.origin, self.trace, self._lineage
+        new._lineage = self._lineage
+        new.become(self)
         return new
 
-    def show(self) -> str:
-        """The text of the nest as it is now."""
-        return show(self.function)
+    def become(self, other: Schedule) -> None:
+        """Be as another schedule is now; handles stay good."""
+        self.function, self.origin, self.trace = other.function, other.origin, other.trace
+        self.decisions, self.recipes, self._past = other.decisions, other.recipes, other._past
+
+    def undo(self, steps: int = 1) -> None:
+        """Take back the last steps. Raises ScheduleError where there are not so many."""
+        self.become(self._before(f"undo({steps!r})", steps))
+
+    def at(self, step: int) -> Schedule:
+        """The schedule as it was after so many steps; counted from the end where negative. Raises
+        ScheduleError where there are not so many."""
+        taken = None if type(step) is not int else -step if step < 0 else len(self.trace) - step
+        return self._before(f"at({step!r})", taken)
+
+    def _before(self, what: str, steps) -> Schedule:
+        if type(steps) is not int or not 0 <= steps <= len(self.trace):
+            many = "1 step" if len(self.trace) == 1 else f"{len(self.trace)} steps"
+            raise ScheduleError(f"{what}: the schedule has {many}")
+        found = self.copy()
+        for _ in range(steps):
+            past = found._past
+            assert past is not None  # each step has left one
+            found.function, found.trace, found._past = past
+        return found
+
+    def show(self) -> Listing:
+        """The text of the nest as it is now. Printed to a terminal or shown in a notebook, the lines
+        that the last step made or changed are highlighted."""
+        past = self._past
+        return after_step(show(self.function), None if past is None else lambda: show(past[0]))
+
+    def _repr_html_(self) -> str:
+        last = f"<code>{escape(str(self.trace.steps[-1]))}</code>" if self.trace.steps else ""
+        return f"{last}{self.show()._repr_html_()}"
 
     def __repr__(self) -> str:
         return f"Schedule({self.function.name!r}, {len(self.trace)} steps)"
@@ -341,6 +386,7 @@ class Schedule:
         except ScheduleError as error:
             self._explain_gone(primitive, args, error)
             raise
+        self._past = (self.function, self.trace, self._past)
         self.function = function
         self.trace = self.trace.then(Step(primitive, args, made))
         return made

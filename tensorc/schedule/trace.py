@@ -305,7 +305,7 @@ class Trace:
             names.update({(kind, old): new for old, new in zip(step.results, made) if old != new})
         if isinstance(trial, Function):
             return trial
-        target.function, target.trace = trial.function, trial.trace
+        target.become(trial)
         return target
 
 
@@ -331,7 +331,7 @@ def _renamed(step: Step, names: Mapping[tuple[str, str], str]) -> tuple[Any, ...
 
 def _misfit(number: int, step: Step, error: ScheduleError) -> NoReturn:
     new = ScheduleError(f"step {number} of the trace, {step}, does not fit here: {error}")
-    new.__notes__ = list(getattr(error, "__notes__", []))
+    new.nest, new.__notes__ = error.nest, list(getattr(error, "__notes__", []))
     raise new from error
 
 

@@ -63,7 +63,7 @@ def _try(s: Schedule, primitive: str, args: tuple, scalars: Mapping[str, int]) -
         return Attempt(name, False, "" if is_untouched else f"{name} was refused after it began")
     if instances(trial.function, scalars) > MOST_INSTANCES:
         return None
-    s.function, s.trace = trial.function, trial.trace
+    s.become(trial)
     return Attempt(name, True)
 
 

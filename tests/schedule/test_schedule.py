@@ -216,3 +216,53 @@ def test_random_steps_keep_the_answer(make, seed):
     namespace = {"s": Schedule(function)}
     exec(s.trace.python(), namespace)
     assert namespace["s"].show() == s.show()
+
+
+# undo
+
+
+def test_undo_and_at():
+    s = Schedule(matmul())
+    shown = [s.show()]
+    s.split("C.i", (None, 4))
+    shown.append(s.show())
+    s.unroll("C.i.1")
+    other = s.copy()
+    s.undo()
+    assert s.show() == shown[1] and len(s.trace) == 1 and len(other.trace) == 2
+    s.vectorize("C.i.1")
+    assert [s.at(n).show() for n in (0, 1)] == shown and s.at(-1).show() == shown[1] and s.at(2).show() == s.show()
+    other.undo(2)
+    assert other.show() == shown[0] and len(other.trace) == 0
+    i = s.at(0).loops("C")[0]
+    other.parallel(i)  # handles of one are good for the other
+    assert len(s.trace) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (lambda s: s.undo(2), "undo(2): the schedule has 1 step"),
+        (lambda s: s.undo(-1), "undo(-1): the schedule has 1 step"),
+        (lambda s: s.at(2), "at(2): the schedule has 1 step"),
+        (lambda s: s.at(-2), "at(-2): the schedule has 1 step"),
+        (lambda s: s.at("C"), "at('C'): the schedule has 1 step"),
+        (lambda s: s.undo(True), "undo(True): the schedule has 1 step"),
+    ],
+)
+def test_there_are_not_so_many_steps(wrong, message):
+    s = Schedule(matmul())
+    s.unroll("C.i")
+    shown = s.show()
+    with pytest.raises(ScheduleError) as caught:
+        wrong(s)
+    assert str(caught.value) == message and s.show() == shown
+
+
+def test_an_applied_trace_can_be_undone():
+    s = Schedule(matmul())
+    s.split("C.i", (None, 4))
+    s.unroll("C.i.1")
+    again = s.trace.apply(Schedule(matmul()))
+    again.undo()
+    assert again.show() == s.at(1).show()

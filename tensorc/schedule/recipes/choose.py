@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import MappingProxyType
+
 from tensorc.ir.expr import Call, Const, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
@@ -10,6 +13,7 @@ from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
+from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.regions import writers
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
@@ -35,23 +39,39 @@ class Scoped:
         return self._knobs.choice(f"{self._prefix}.{name}", options, default)
 
 
-def schedule_function(function: Function, target: Target, threads: int, knobs: Knobs | None = None) -> Schedule:
-    """Schedule an unscheduled nest by the recipes; `knobs` answers their questions, by default the models do.
+def schedule_function(
+    function: Function,
+    target: Target,
+    threads: int,
+    knobs: Knobs | None = None,
+    own: Sequence[Recipe] = (),
+) -> Schedule:
+    """Schedule an unscheduled nest by the recipes, the user's `own` first; `knobs` answers their questions, by default
+    the models do.
 
     Raises ScheduleError where recorded decisions do not fit the recipes of this function.
     """
     s = Schedule(function)
     knobs = knobs or Defaults()
+    used: dict[str, str] = {}
     inline_cheap(s)
     for block in all_blocks(s.function):
         if not s.loops(block.name):
             continue  # there is nothing to choose for a single instance
         group = Group((pattern(block),))
+        asked = Scoped(knobs, block.name)
+        chosen = next((recipe for recipe in own if recipe.accepts(group)), None)
+        if chosen is not None:
+            chosen.schedule(s, group, asked, target, threads)
+            used[block.name] = chosen.name
+            continue
         recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
-        plan = recipe.decide(group, Scoped(knobs, block.name), target, threads)
+        plan = recipe.decide(group, asked, target, threads)
         recipe.apply(s, group, plan)
+        used[block.name] = recipe.__name__.rpartition(".")[2]
     if isinstance(knobs, Replay):
         knobs.check_all_asked()
+    s.recipes, s.decisions = MappingProxyType(used), MappingProxyType(knobs.decisions)
     return s
 
 

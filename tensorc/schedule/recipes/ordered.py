@@ -106,5 +106,5 @@ def _attempt(s: Schedule, steps: Callable[[Schedule], None]) -> bool:
         steps(trial)
     except ScheduleError:
         return False
-    s.function, s.trace = trial.function, trial.trace
+    s.become(trial)
     return True
