@@ -381,7 +381,7 @@ def test_sources_that_are_none():
 
 @pytest.mark.parametrize("found", [3, "C.tile", [1]])
 def test_schedules_that_are_none(found):
-    refused(tc.ArgumentError, lambda: tc.build(add(), schedules=found), "a method lookup is needed")
+    refused(tc.ArgumentError, lambda: tc.build(add(), schedules=found), "or an object with lookup")
     source = type("Source", (), {"lookup": lambda self, function, target: found})()
     refused(tc.ScheduleError, lambda: tc.build(add(), schedules=source), "a dict of decisions or None")
 
@@ -517,3 +517,12 @@ def test_builds_in_many_threads(abc):
     for thread in threads:
         thread.join()
     assert results == [True] * 4
+
+
+def test_decisions_and_traces_are_schedules_as_they_are():
+    kernel = tc.build(add(), schedules={}, threads=1)
+    decisions = kernel.decisions
+    name = next(iter(decisions)).partition(".")[0]
+    again = tc.build(add(), schedules={**decisions, f"{name}.lanes": 2 * decisions[f"{name}.lanes"]}, threads=1)
+    assert again.decisions[f"{name}.lanes"] == 2 * decisions[f"{name}.lanes"]
+    assert tc.build(add(), schedules=kernel.schedule.trace).source("ir") == kernel.source("ir")
