@@ -60,24 +60,26 @@ def _blocks(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...
 def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable[[str], str] = str) -> Stmt:
     """The block `name` that writes what a block under these loops starts from, where it reduces over nothing.
 
-    `fresh` gives the names of its loops, which are copies of the spatial ones.
+    `fresh` gives the names of its loops, which are copies of those that are not only reduced.
     """
-    spatial = [it for it in block.iters if it.kind == "spatial"]
+    others = [it for it in block.iters if it.kind != "reduce"]
     values: dict[Var, Expr] = {}
     kept: list[For] = []
     dropped: list[Var] = []
     for loop in loops:
         start, extent = substitute(loop.start, values), substitute(loop.extent, values)
-        if any(uses(it.binding, (loop.var,)) for it in spatial):
+        if any(uses(it.binding, (loop.var,)) for it in others):
             values[loop.var] = var = Var(fresh(loop.var.name))
             kept.append(For(var, start, extent, "serial", block))
         else:
             values[loop.var] = start
             dropped.append(loop.var)
     assert block.init is not None  # or it starts from what is there
-    new = {it.var: Var(it.var.name) for it in spatial}
-    iters = [BlockIter(new[it.var], it.extent, "spatial", substitute(it.binding, values)) for it in spatial]
+    new = {it.var: Var(it.var.name) for it in others}
+    iters = [BlockIter(new[it.var], it.extent, it.kind, substitute(it.binding, values)) for it in others]
     around = [loop.var for loop in loops if loop.var not in dropped]
+    if any(uses(it.extent, around) for it in block.iters if it.kind == "reduce"):
+        around = []  # what tells where such a range ends depends on them, too
     where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped) or uses(c, around)]
     predicate = substitute(logical_and(empty_condition(block), *where), values)
     nest: Stmt = Block(name, tuple(iters), predicate, None, substitute_stmt(block.init, new))

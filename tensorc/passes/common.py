@@ -93,7 +93,8 @@ def depends_on(expr: Expr, buffer: Buffer, lets: Lets) -> bool:
 
 
 def make_if(condition: Expr, then: Stmt, orelse: Stmt | None = None) -> Stmt:
-    """A branch without what cannot run."""
+    """A branch without what cannot run. Two are one where the inner condition, which `and` evaluates
+    in any case, loads nothing that the outer one guards."""
     if type(condition) is Const:
         return then if condition.value else NOTHING if orelse is None else orelse
     if orelse is not None and is_nothing(orelse):

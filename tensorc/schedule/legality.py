@@ -133,13 +133,19 @@ def kinds_using(block: Block, var: Var) -> set[str]:
 def is_injective(values: Iterable[Expr], loops: Sequence[For], domain: Domain) -> bool:
     """Whether iterations of `loops` with equal `values` are the same iteration, the loops around
     them being fixed."""
-    moving = {loop.var for loop in loops if constant(loop.extent) not in (0, 1)}
+    moving = {loop.var for loop in loops if not _runs_once(loop, domain)}
     if not moving:
         return True
     known: set[Expr] = set()
     for value in values:
         known |= _digits(value, moving, domain)
     return _all_known(moving, known, domain)
+
+
+def _runs_once(loop: For, domain: Domain) -> bool:
+    """Whether a loop has one iteration at most."""
+    most = bounds(loop.extent, domain).hi
+    return most is not None and most <= 1
 
 
 def _digits(value: Expr, moving: set[Var], domain: Domain) -> set[Expr]:
@@ -645,8 +651,8 @@ def _is_init_first(place: Place, p: Place) -> bool:
     """Whether the init of a block runs first for each spatial point in any order of the loops
     from `place` inward: the reduce iterators are all 0 only in the first iteration of their
     loops, and the other loops meet a spatial point once."""
-    block = p.node
-    loops = [loop for loop in p.loops[len(place.loops) :] if constant(loop.extent) != 1]
+    block, domain = p.node, _inside(p)
+    loops = [loop for loop in p.loops[len(place.loops) :] if not _runs_once(loop, domain)]
     spatial: list[For] = []
     reducing: list[For] = []
     for loop in loops:
@@ -655,7 +661,7 @@ def _is_init_first(place: Place, p: Place) -> bool:
             return False
         (reducing if kinds == {"reduce"} else spatial).append(loop)
     values = [it.binding for it in block.iters if it.kind == "spatial"]
-    return is_zero_only_first(p, reducing) and is_injective(values, spatial, _inside(p))
+    return is_zero_only_first(p, reducing) and is_injective(values, spatial, domain)
 
 
 def is_zero_only_first(p: Place, loops: Sequence[For]) -> bool:

@@ -13,16 +13,18 @@ import numpy as np
 
 import tensorc as tc
 from tensorc import te
-from tensorc.errors import ExpressionError, InternalError, TensorcError
+from tensorc.errors import ArgumentError, ExpressionError, InternalError, TensorcError
 from tensorc.ir import Function, interpret, show, verify
 from tensorc.ir.walk import variables
 from tensorc.passes.pipeline import lower as lower_passes
 from tensorc.schedule import Schedule
 from tensorc.target import as_target
 from tests.fuzz.memory import GuardedArray
-from tests.fuzz.programs import Case, data, extents, limit, tensors
-from tests.fuzz.reference import Value, reference
+from tests.fuzz.programs import Case, Program, tensors
+from tests.fuzz.reference import reference
+from tests.fuzz.rounding import Value, limits, narrowed
 from tests.fuzz.steps import MOST_INSTANCES, Attempt, instances, random_steps
+from tests.fuzz.values import WILD, data
 
 
 @dataclass(frozen=True)
@@ -43,46 +45,52 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """A case's program, its data and its answer."""
+class Call:
+    """A call of the kernel: the function for its extents, the inputs, the values of variables, those
+    of them that are given by name, and what must come out: outputs by name, or the words of an
+    error."""
 
     function: Function
     inputs: dict[str, np.ndarray]
-    expected: dict[str, Value]
-    scalars: dict[str, int]  # the values of variables
-    named: dict[str, int]  # those that a call gives by name
+    scalars: dict[str, int]
+    named: dict[str, int]
+    expected: dict[str, Value] | str
 
-    def is_small(self, function: Function) -> bool:
-        return instances(function, self.scalars) <= MOST_INSTANCES
+    @property
+    def is_small(self) -> bool:
+        """Whether the interpreter runs the function in a moment."""
+        return instances(self.function) <= MOST_INSTANCES
 
-    def interpreted(self, function: Function, with_scalars: bool = True) -> str:
-        """What is wrong with the interpreter's answer, or nothing."""
-        return _interpreted(
-            function, self.inputs, self.expected, self.scalars if with_scalars else None
-        )
+    def interpreted(self, function: Function) -> str:
+        """What is wrong with the interpreter's answer, or nothing, or too much to run."""
+        if instances(function, self.scalars) > MOST_INSTANCES:
+            return ""
+        return _interpreted(function, self)
 
 
 def run(case: Case, announce: Callable[[Case], None] = lambda case: None) -> Verdict:
     """Build and run a case. `announce` is told the case with all its steps before code runs."""
     try:
-        function = te.lower(tensors(replace(case.program, symbolic=())))
-        case, scalars, named = _with_symbols(case)
+        case, names, free = _with_symbols(case)
+        calls = [_call(case, case.program.dims, names, free)]
+        for dims in _other_dims(case.program, case.others):
+            with contextlib.suppress(ExpressionError, ValueError):  # not of these extents
+                calls.append(_call(case, dims, names, free))
     except ExpressionError as error:
         return Verdict("refused", str(error))
     except Exception as error:
         return _escaped("lowering", error)
-    inputs = _inputs(case)
-    known = _Known(function, inputs, reference(function, inputs), scalars, named)
-    if known.is_small(function):
-        complaint = known.interpreted(function, with_scalars=False)
+    for call in calls:
+        complaint = call.interpreted(call.function)
         if complaint:
-            return Verdict("interpreter", f"the unscheduled function: {complaint}", show(function))
+            text = f"the unscheduled function: {complaint}"
+            return Verdict("interpreter", text, show(call.function))
     if case.steps is None:
-        return _compiled(tensors(case.program), known, case, announce)
-    return _by_hand(known, case, announce)
+        return _compiled(tensors(case.program), calls, case, announce)
+    return _by_hand(calls, case, announce)
 
 
-def _by_hand(known: _Known, case: Case, announce: Callable[[Case], None]) -> Verdict:
+def _by_hand(calls: list[Call], case: Case, announce: Callable[[Case], None]) -> Verdict:
     """Make the steps of a case, the random ones too: the interpreter runs after each of them,
     compiled code at the end, and of every other case at a step in between."""
     rng = random.Random(case.seed)
@@ -93,28 +101,36 @@ def _by_hand(known: _Known, case: Case, announce: Callable[[Case], None]) -> Ver
         return _escaped("building", error)
     between = rng.randrange(2 * case.random_steps) if case.random_steps else -1
     try:
-        for number, attempt in enumerate(_attempts(scheduled, case, rng, known.scalars)):
+        for number, attempt in enumerate(_attempts(scheduled, case, rng, calls[0].scalars)):
             tally[attempt.name, attempt.is_accepted] += 1
             complaint = attempt.problem
             if attempt.is_accepted:
                 verify(scheduled.function)
-                complaint = known.interpreted(scheduled.function)
+                complaint = calls[0].interpreted(scheduled.function)
             if complaint:
                 announce(_so_far(case, scheduled))
                 text = f"the scheduled function: {complaint}"
                 return Verdict("schedule", text, show(scheduled.function))
             if number == between:
-                verdict = _compiled(scheduled, known, _so_far(case, scheduled), announce)
+                verdict = _compiled(scheduled, calls, _so_far(case, scheduled), announce)
                 if verdict.is_failure:
                     return verdict
     except Exception as error:
         announce(_so_far(case, scheduled))
         return _escaped("scheduling", error, scheduled)
-    verdict = _compiled(scheduled, known, _so_far(case, scheduled), announce)
+    for call in calls[1:]:
+        complaint = call.interpreted(scheduled.function)
+        if complaint:
+            announce(_so_far(case, scheduled))
+            text = f"the scheduled function, for other extents: {complaint}"
+            return Verdict("schedule", text, show(scheduled.function))
+    verdict = _compiled(scheduled, calls, _so_far(case, scheduled), announce)
     return replace(verdict, tally=tally)
 
 
-def _attempts(s: Schedule, case: Case, rng: random.Random, scalars: dict[str, int]) -> Iterator[Attempt]:
+def _attempts(
+    s: Schedule, case: Case, rng: random.Random, scalars: dict[str, int]
+) -> Iterator[Attempt]:
     for primitive, args in case.steps or ():
         with contextlib.suppress(tc.ScheduleError):
             s.perform(primitive, args)
@@ -128,7 +144,7 @@ def _so_far(case: Case, s: Schedule) -> Case:
 
 
 def _compiled(
-    what: object, known: _Known, case: Case, announce: Callable[[Case], None]
+    what: object, calls: list[Call], case: Case, announce: Callable[[Case], None]
 ) -> Verdict:
     """Build a program or a schedule, and call the kernel."""
     scheduled = what if isinstance(what, Schedule) else None
@@ -137,42 +153,74 @@ def _compiled(
         kernel = tc.build(what, _target(case), threads=case.threads, cache=False)
     except Exception as error:
         return _escaped("building", error, scheduled)
-    try:
-        complaint = _called(kernel, known, case)
-    except TensorcError as error:
-        return _escaped("calling", error, scheduled)
-    if not complaint:
-        return Verdict("ok")
-    return Verdict("kernel", f"the kernel: {complaint}", _where(kernel.function, known, case))
+    for call in calls:
+        try:
+            complaint = _called(kernel, call, case)
+        except TensorcError as error:
+            return _escaped("calling", error, scheduled)
+        if complaint:
+            note = _where(kernel.function, case, call)
+            return Verdict("kernel", f"the kernel: {complaint}", note)
+    return Verdict("ok")
 
 
-def _with_symbols(case: Case) -> tuple[Case, dict[str, int], dict[str, int]]:
-    """The case, the values of its variables, and those that a call gives by name; without variables
-    where te cannot prove its accesses for all of their values."""
+def _with_symbols(case: Case) -> tuple[Case, set[str], set[str]]:
+    """The case, its variables, and those that a call gives by name; without variables where te cannot
+    prove its accesses for all of their values."""
     program = case.program
     if not program.symbolic:
-        return case, {}, {}
+        return case, set(), set()
     try:
         function = te.lower(tensors(program))
     except ExpressionError:
-        return replace(case, program=replace(program, symbolic=())), {}, {}
+        return replace(case, program=replace(program, symbolic=()), others=()), set(), set()
     used = {var.name for assumption in function.assumptions for var in variables(assumption)}
     free = {var.name for var in function.scalars}
-    scalars = {name: value for name, value in program.dims if name in used | free}
-    return case, scalars, {name: scalars[name] for name in free}
+    return case, used | free, free
+
+
+def _call(case: Case, dims, names: set[str], free: set[str]) -> Call:
+    """The call with these extents. Raises ExpressionError, or ValueError where there is no data."""
+    program = replace(case.program, dims=dims)
+    function = te.lower(tensors(replace(program, symbolic=())))
+    inputs = _inputs(program, case.seed)
+    scalars = {name: value for name, value in dims if name in names}
+    named = {name: scalars[name] for name in free}
+    refusal = ""
+    if _is_wild(program) and instances(function) <= MOST_INSTANCES:
+        try:
+            interpret(function, *_given(function, inputs))
+        except ArgumentError as error:
+            refusal = str(error)
+    expected = refusal or reference(function, inputs)
+    return Call(function, inputs, scalars, named, expected)
+
+
+def _other_dims(program: Program, others):
+    """Values of all extents, where those that are left open have others."""
+    for dims in others if program.symbolic else ():
+        values = dict(dims)
+        yield tuple([
+            (name, values[name] if name in program.symbolic else value)
+            for name, value in program.dims
+        ])  # fmt: skip
+
+
+def _is_wild(program: Program) -> bool:
+    return any(each.values.partition(" ")[0] in WILD for each in program.inputs)
 
 
 def _target(case: Case) -> tc.Target:
     return as_target(None) if case.mcpu is None else tc.Target("cpu", mcpu=case.mcpu)
 
 
-def _inputs(case: Case) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(case.seed)
-    program = case.program
-    return {
-        each.name: np.asarray(data(each, extents(program, each.shape), rng, limit(program, each)))
-        for each in program.inputs
-    }
+def _inputs(program: Program, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {each.name: data(program, each, rng) for each in program.inputs}
+
+
+def _given(function: Function, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return [inputs[buffer.name] for buffer in function.params if buffer.name in inputs]
 
 
 def _escaped(when: str, error: Exception, scheduled: Schedule | None = None) -> Verdict:
@@ -187,48 +235,79 @@ def _escaped(when: str, error: Exception, scheduled: Schedule | None = None) -> 
     return Verdict(f"{type(cause).__name__} at {place}", text, note)
 
 
-def _interpreted(
-    function: Function,
-    inputs: dict,
-    expected: dict[str, Value],
-    scalars: dict[str, int] | None = None,
-) -> str:
+def _interpreted(function: Function, call: Call) -> str:
     """What is wrong with the interpreter's answer, or nothing."""
-    arrays = [inputs[buffer.name] for buffer in function.params if buffer.name in inputs]
+    is_same = function is call.function
+    if is_same and isinstance(call.expected, str):
+        return ""  # it said so itself
     try:
-        found = interpret(function, *arrays, scalars=scalars)
+        given = _given(function, call.inputs)
+        found = interpret(function, *given, scalars=None if is_same else call.scalars)
+    except ArgumentError as error:
+        return _refusal(str(error), call)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     found = found if isinstance(found, tuple) else (found,)
-    return _differences({b.name: f for b, f in zip(function.outputs, found)}, expected)
+    return _differences({b.name: f for b, f in zip(function.outputs, found)}, call)
 
 
-def _called(kernel, known: _Known, case: Case) -> str:
+def _called(kernel, call: Call, case: Case) -> str:
     """What is wrong with the kernel's answer or with what else it did, or nothing."""
-    function, inputs = known.function, known.inputs
     rng = random.Random(case.seed)
     guarded, arrays = {}, []
-    for buffer in function.params:
+    for buffer in call.function.params:
         shape = tuple([extent.value for extent in buffer.shape])
         guarded[buffer.name] = held = GuardedArray(shape, buffer.dtype.numpy, rng)
-        if buffer.name in inputs:
-            held.array[...] = inputs[buffer.name]
+        if buffer.name in call.inputs:
+            held.array[...] = call.inputs[buffer.name]
             held.make_read_only()
         arrays.append(held.array)
-    kernel(*arrays, **known.named)
+    refusal = ""
+    try:
+        kernel(*arrays, **call.named)
+    except ArgumentError as error:
+        refusal = str(error)
     for name, held in guarded.items():
         if not held.is_intact():
             return f"memory beside {name} was written"
-    found = {b.name: guarded[b.name].array for b in function.outputs}
-    return _differences(found, known.expected)
+    if refusal:
+        return _refusal(refusal, call, _is_wild(case.program))
+    found = {b.name: guarded[b.name].array for b in call.function.outputs}
+    complaint = _differences(found, call)
+    return complaint or _strided(kernel, arrays, call)
 
 
-def _differences(found: dict[str, np.ndarray], expected: dict[str, Value]) -> str:
-    for name, value in expected.items():
-        array = found[name]
+def _strided(kernel, arrays: list[np.ndarray], call: Call) -> str:
+    """Whether a kernel takes an argument whose elements lie otherwise than it counts on."""
+    for position, array in enumerate(arrays):
+        if array.ndim and min(array.shape) > 1:
+            turned = np.zeros(array.shape[::-1], array.dtype).T
+            for other in (array[::-1], turned if array.ndim > 1 else np.repeat(array, 2)[::2]):
+                try:
+                    kernel(*arrays[:position], other, *arrays[position + 1 :], **call.named)
+                except ArgumentError:
+                    continue
+                return f"an array with strides {other.strides} was taken"
+            break
+    return ""
+
+
+def _refusal(found: str, call: Call, may_be_wild: bool = False) -> str:
+    """What is wrong with a call being refused."""
+    if isinstance(call.expected, str):
+        is_told = found.endswith(call.expected.rpartition(": access ")[2])
+        return "" if is_told else f"it says {found!r}, not {call.expected!r}"
+    return "" if may_be_wild and not call.is_small else f"refused: {found}"
+
+
+def _differences(found: dict[str, np.ndarray], call: Call) -> str:
+    if isinstance(call.expected, str):
+        return f"no error, {call.expected!r} is due"
+    for buffer in call.function.outputs:
+        name, array, value = buffer.name, found[buffer.name], call.expected[buffer.name]
         if array.dtype == bool and (array.view(np.uint8) > 1).any():
             return f"{name} holds a bool that is neither 0 nor 1"
-        wrong = _wrong(array, value)
+        wrong = _wrong(array, value, buffer.dtype)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             wanted = value.value[at].astype(array.dtype)
@@ -240,23 +319,23 @@ def _differences(found: dict[str, np.ndarray], expected: dict[str, Value]) -> st
     return ""
 
 
-def _wrong(array: np.ndarray, value: Value) -> np.ndarray:
-    if array.dtype.kind != "f":
+def _wrong(array: np.ndarray, value: Value, dtype) -> np.ndarray:
+    if not dtype.is_float:
         return (array != value.value) & (value.error == 0)
     with np.errstate(all="ignore"):
         wide = array.astype(np.longdouble)
-        exact = value.value.astype(array.dtype)
-        same = (array == exact) | (np.isnan(array) & np.isnan(exact))
-        half = abs(wide) * np.finfo(array.dtype).eps / 2  # the rounding of what is stored
+        exact = narrowed(value.value, dtype)
+        same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
+        half = abs(wide) * limits(dtype).eps / 2  # the rounding of what is stored
         near = abs(wide - value.value) <= value.error + np.where(value.error > 0, half, 0)
     return ~(same | near | np.isinf(value.error))
 
 
-def _where(function: Function, known: _Known, case: Case) -> str:
+def _where(function: Function, case: Case, call: Call) -> str:
     """The first form of a function whose answer is wrong by the interpreter, to look at."""
     flat = lower_passes(function, _target(case))
     for name, form in (("the scheduled function", function), ("the flat function", flat)):
-        complaint = known.interpreted(form)
+        complaint = call.interpreted(form)
         if complaint:
             return f"{name} is wrong already: {complaint}\n{show(form)}"
     return f"the flat function is right, its machine code is not\n{show(flat)}"

@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from tensorc import te
+from tensorc import ir, te
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-FLOATS = ("float32", "float64")
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
 _NAME = re.compile(r"\w+")
 
 
@@ -46,13 +45,124 @@ class Input:
 
 @dataclass(frozen=True)
 class Stage:
-    """A computed tensor; `reduce_axes` are the names and the extents of its reduce axes."""
+    """A computed tensor; `reduce_axes` are the names and the extents of its reduce axes.
+
+    An extent in parentheses is a range, `(lo, hi)`, which may use the axes and data. A body that is
+    a tuple makes several tensors: the names and the dtypes of `parts`.
+    """
 
     name: str
     shape: tuple[str, ...]
     axes: tuple[str, ...]
     reduce_axes: tuple[tuple[str, str], ...]
     body: Code
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def made(self) -> tuple[tuple[str, str], ...]:
+        return self.parts or ((self.name, self.body.dtype),)
+
+    def text(self) -> str:
+        axes = [
+            f'{name} = te.reduce_axis({extent}, name="{name}")' for name, extent in self.reduce_axes
+        ]
+        body = f"lambda{_names(self.axes)}: {self.body}"
+        if any(extent.startswith("(") for _, extent in self.reduce_axes):
+            body = f"{self.name}_at"
+            inside = "".join([f"    {line}\n" for line in (*axes, f"return {self.body}")])
+            axes = [f"def {body}({', '.join(self.axes)}):\n{inside.rstrip()}"]
+        names = ", ".join([name for name, _ in self.made()])
+        made = f'{names} = te.compute({listed(self.shape)}, {body}, name="{self.name}")'
+        return "\n".join([*axes, made])
+
+
+@dataclass(frozen=True)
+class State:
+    """What stands for the result of a scan in the definition of a step."""
+
+    name: str
+    shape: tuple[str, ...]
+    dtype: str
+
+    def made(self) -> tuple[tuple[str, str], ...]:
+        return ((self.name, self.dtype),)
+
+    def text(self) -> str:
+        return f'{self.name} = te.placeholder({listed(self.shape)}, "{self.dtype}", name="{self.name}")'
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The results `parts` of steps that are stages, from states by way of updates."""
+
+    name: str
+    parts: tuple[tuple[str, str], ...]
+    inits: tuple[str, ...]
+    updates: tuple[str, ...]
+    states: tuple[str, ...]
+    axis: int
+    shape: tuple[str, ...]
+
+    def made(self) -> tuple[tuple[str, str], ...]:
+        return self.parts
+
+    def text(self) -> str:
+        if len(self.parts) == 1:
+            given = ", ".join([self.inits[0], self.updates[0], self.states[0]])
+        else:
+            given = ", ".join(
+                [f"({', '.join(e)})" for e in (self.inits, self.updates, self.states)]
+            )
+        names = ", ".join([name for name, _ in self.parts])
+        return f'{names} = te.scan({given}, name="{self.name}", axis={self.axis})'
+
+
+@dataclass(frozen=True)
+class Update:
+    """A tensor after stores at places over reduce axes, where a condition holds."""
+
+    name: str
+    dtype: str
+    shape: tuple[str, ...]
+    tensor: str
+    reduce_axes: tuple[tuple[str, str], ...]
+    at: tuple[Code, ...]
+    value: Code
+    where: Code | None = None
+
+    def made(self) -> tuple[tuple[str, str], ...]:
+        return ((self.name, self.dtype),)
+
+    def text(self) -> str:
+        lines = [
+            f'{name} = te.reduce_axis({extent}, name="{name}")' for name, extent in self.reduce_axes
+        ]
+        axes = listed(tuple([name for name, _ in self.reduce_axes]))
+        where = "" if self.where is None else f", where={self.where}"
+        at = listed(tuple([str(each) for each in self.at]))
+        given = f"{self.tensor}, {at}, {self.value}, axis={axes}{where}"
+        return "\n".join([*lines, f'{self.name} = te.update({given}, name="{self.name}")'])
+
+
+@dataclass(frozen=True)
+class External:
+    """Tensors that a function of the IR makes of others."""
+
+    name: str
+    parts: tuple[tuple[str, str], ...]
+    shape: tuple[str, ...]
+    function: str
+    inputs: tuple[str, ...]
+
+    def made(self) -> tuple[tuple[str, str], ...]:
+        return self.parts
+
+    def text(self) -> str:
+        names = ", ".join([name for name, _ in self.parts])
+        given = f'parse("""{self.function}"""), [{", ".join(self.inputs)}], name="{self.name}"'
+        return f"{names} = te.function({given})"
+
+
+Definition = Stage | State | Scan | Update | External
 
 
 @dataclass(frozen=True)
@@ -62,7 +172,7 @@ class Program:
 
     dims: tuple[tuple[str, int], ...]
     inputs: tuple[Input, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[Definition, ...]
     outputs: tuple[str, ...]
     symbolic: tuple[str, ...] = ()
 
@@ -75,7 +185,8 @@ class Case:
     """What one worker runs: a program, the machine, the data, and how it is scheduled.
 
     `steps` are None for the default schedule, else the steps made by hand; a step that is refused
-    is left out. `random_steps` many are drawn in addition by the data's seed.
+    is left out. `random_steps` many are drawn in addition by the data's seed. `others` are values of
+    the symbolic extents with which the kernel is called, too.
     """
 
     program: Program
@@ -84,6 +195,7 @@ class Case:
     seed: int
     steps: tuple[tuple[str, tuple[Any, ...]], ...] | None = None
     random_steps: int = 0
+    others: tuple[tuple[tuple[str, int], ...], ...] = ()
 
 
 def source(program: Program) -> str:
@@ -94,16 +206,10 @@ def source(program: Program) -> str:
     ]
     for each in program.inputs:
         lines.append(
-            f'{each.name} = te.placeholder({_tuple(each.shape)}, "{each.dtype}", '
+            f'{each.name} = te.placeholder({listed(each.shape)}, "{each.dtype}", '
             f'name="{each.name}")  # {each.values}'
         )
-    for stage in program.stages:
-        for name, extent in stage.reduce_axes:
-            lines.append(f'{name} = te.reduce_axis({extent}, name="{name}")')
-        lines.append(
-            f"{stage.name} = te.compute({_tuple(stage.shape)}, "
-            f'lambda{_names(stage.axes)}: {stage.body}, name="{stage.name}")'
-        )
+    lines += [stage.text() for stage in program.stages]
     lines.append(f"tensors = [{', '.join(program.arguments())}]")
     return "\n".join(lines)
 
@@ -111,7 +217,10 @@ def source(program: Program) -> str:
 def script(case: Case) -> str:
     """Python code that builds a case as the fuzzer does."""
     target = 'tc.Target("cpu")' if case.mcpu is None else f'tc.Target("cpu", mcpu="{case.mcpu}")'
-    lines = ["import tensorc as tc", "from tensorc import te", "", source(case.program)]
+    lines = ["import tensorc as tc", "from tensorc import te"]
+    if any(type(stage) is External for stage in case.program.stages):
+        lines.append("from tensorc.ir import parse")
+    lines += ["", source(case.program)]
     what = "tensors"
     if case.steps is not None:
         what = "s"
@@ -123,7 +232,7 @@ def script(case: Case) -> str:
 
 def tensors(program: Program) -> list[te.Tensor]:
     """The tensors of a program. Raises what te raises."""
-    names: dict[str, Any] = {"te": te}
+    names: dict[str, Any] = {"te": te, "parse": ir.parse}
     exec(source(program), names)
     return names["tensors"]
 
@@ -137,14 +246,13 @@ def extents(program: Program, shape: tuple[str, ...]) -> tuple[int, ...]:
 def pruned(program: Program) -> Program:
     """The program without the stages, axes, inputs and extents that nothing needs."""
     needed = set(program.outputs)
-    stages = []
+    stages: list[Definition] = []
     for stage in reversed(program.stages):
-        if stage.name in needed:
-            words = set(_NAME.findall(str(stage.body)))
-            needed |= words | set(_NAME.findall(" ".join(stage.shape)))
-            kept = tuple([axis for axis in stage.reduce_axes if axis[0] in words])
-            needed |= set(_NAME.findall(" ".join(extent for _, extent in kept)))
-            stages.append(replace(stage, reduce_axes=kept))
+        if not needed.isdisjoint([name for name, _ in stage.made()]):
+            if type(stage) is Stage:
+                stage = _with_axes_used(stage)
+            needed |= set(_NAME.findall(stage.text()))
+            stages.append(stage)
     inputs = tuple([each for each in program.inputs if each.name in needed])
     texts = [text for each in inputs for text in (*each.shape, each.values)]
     needed |= {word for text in texts for word in _NAME.findall(text)}
@@ -153,43 +261,21 @@ def pruned(program: Program) -> Program:
     return Program(dims, inputs, tuple(stages[::-1]), program.outputs, symbolic)
 
 
-def limit(program: Program, each: Input) -> int:
-    """What the values of an input lie below, if they are of the kind "below extent"."""
-    text = each.values.removeprefix("below ")
-    return 0 if text == each.values else extents(program, (text,))[0]
-
-
-def data(
-    each: Input, shape: tuple[int, ...], rng: np.random.Generator, most: int = 0
-) -> np.ndarray:
-    """Values of an input's kind; with `most`, of 0 .. most - 1."""
-    if most:
-        return rng.integers(0, most, shape).astype(each.dtype)
-    if each.dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if each.dtype in INTEGERS:
-        info = np.iinfo(each.dtype)
-        if each.values == "small":
-            return rng.integers(max(info.min, -4), 5, shape).astype(each.dtype)
-        return rng.integers(info.min, info.max, shape, each.dtype, endpoint=True)
-    if each.values == "small":
-        return rng.integers(-4, 5, shape).astype(each.dtype)
-    if each.values == "powers":
-        return np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-3, 4, shape)).astype(
-            each.dtype
-        )
-    values = rng.standard_normal(shape).astype(each.dtype)
-    if each.values == "special":
-        info = np.finfo(each.dtype)
-        odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, info.max, info.tiny, info.tiny / 8, 3e9, -1e19]
-        mask = rng.random(shape) < 0.3
-        values = np.where(mask, rng.choice(np.array(odd, each.dtype), shape), values)
-    return values
+def _with_axes_used(stage: Stage) -> Stage:
+    """A stage with the reduce axes that its body, or the range of such an axis, names."""
+    words = set(_NAME.findall(str(stage.body)))
+    kept = []
+    for name, extent in reversed(stage.reduce_axes):
+        if name in words:
+            words |= set(_NAME.findall(extent))
+            kept.append((name, extent))
+    return replace(stage, reduce_axes=tuple(kept[::-1]))
 
 
 def _names(parts: tuple[str, ...]) -> str:
     return f" {', '.join(parts)}" if parts else ""
 
 
-def _tuple(parts: tuple[str, ...]) -> str:
+def listed(parts: tuple[str, ...]) -> str:
+    """A tuple as code."""
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"

@@ -17,17 +17,19 @@ from tensorc.codegen.llvm.context import (
     vector_type,
 )
 from tensorc.codegen.llvm.expr import choose, constant_ramp, splat
-from tensorc.dtypes import DType, bool_
-from tensorc.ir.expr import Buffer, Expr, Load
+from tensorc.dtypes import DType, bool_, int64
+from tensorc.ir.expr import Buffer, Expr, Load, wrap
 from tensorc.ir.stmt import Prefetch, Store
 
 _WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
+_LONGEST_STEP = 1 << 40  # in bytes, that a type of so many is named for
 _STREAM_BYTES = 16  # what allocators align to, and the narrowest vector that goes past the caches
 _TRUE = "splat (i1 true)"
 
 
 def address(ctx: Context, buffer: Buffer, offset: Expr, extra: int = 0) -> tuple[Value, int]:
-    """The address of an element, and what it is known to be a multiple of in bytes.
+    """The address of an element, and what it is known to be a multiple of in bytes. Steps wrap as the
+    arithmetic of addresses does.
 
     The terms are added from the outermost to the innermost variable, so that inner loops find
     their part of the sum made.
@@ -46,15 +48,16 @@ def address(ctx: Context, buffer: Buffer, offset: Expr, extra: int = 0) -> tuple
         if value.const is not None:
             fixed += coefficient * value.const
         else:
-            moving.append((value.depth, value, coefficient * size))
+            moving.append((value.depth, value, wrap(coefficient * size, int64)))
     if len(moving) > 1:
         moving.sort(key=_depth)
     for _, value, step in moving:
         alignment = math.gcd(alignment, step)
         where = _advance(ctx, where, value, step)
     if fixed:
-        alignment = common_alignment(alignment, fixed * size)
-        text = f"getelementptr i8, {where.typed}, i64 {fixed * size}"
+        skipped = wrap(fixed * size, int64)
+        alignment = common_alignment(alignment, skipped)
+        text = f"getelementptr i8, {where.typed}, i64 {skipped}"
         where = ctx.builder.hoist(text, "ptr", where.depth)
     return where, min(alignment, MAX_ALIGNMENT)
 
@@ -64,7 +67,7 @@ def _depth(term: tuple) -> int:
 
 
 def _advance(ctx: Context, where: Value, value: Value, step: int) -> Value:
-    if step < 0:
+    if not 0 <= step <= _LONGEST_STEP:
         value = ctx.builder.hoist(f"mul {value.typed}, {step}", "i64", value.depth)
         step = 1
     unit = "i8" if step == 1 else f"[{step} x i8]"

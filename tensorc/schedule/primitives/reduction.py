@@ -130,7 +130,8 @@ def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: 
         loops.append(For(var, start, extent, loop.kind, node, loop.annotations))
         values[loop.var] = var
         domain = domain.bind(var, start, extent)
-    nest: Stmt = _init_block(node, name, values, dropped, domain)
+    predicate = substitute(_without_reduced(place, dropped), values)
+    nest: Stmt = _init_block(node, name, values, simplify(predicate, domain), domain)
     for loop in reversed(loops):
         nest = For(loop.var, loop.start, loop.extent, loop.kind, nest, loop.annotations)
     return nest
@@ -162,17 +163,26 @@ def _renamed(loop: str, block: str, new: str) -> str:
     return f"{new}.{loop[len(block) + 1 :]}" if loop.startswith(f"{block}.") else f"{new}.{loop}"
 
 
-def _without_reduced(node: Block, dropped) -> Expr:
-    """The predicate of a block but for what tells where the reduction ends: its start is before."""
+def _without_reduced(place: Place, dropped) -> Expr:
+    """The predicate of a block but for what tells where the reduction ends: its start is before.
+
+    Where that depends on loops that stay, it is what holds at the start of a range that is not empty.
+    """
+    node, domain = place.node, place.domain()
     spatial = [it.binding for it in node.iters if it.kind == "spatial"]
     around = {var for binding in spatial for var in variables(binding)}
-    parts = conjuncts(node.predicate)
-    return logical_and(*[c for c in parts if not uses(c, dropped) or uses(c, around)])
+    for it in node.iters:
+        if it.kind == "reduce":
+            domain = domain.given(simplify(it.extent, domain) >= 1, loads=True)
+
+    def is_end(c: Expr) -> bool:
+        return not uses(c, around) or can_prove(substitute(c, dropped), domain)
+
+    return logical_and(*[c for c in conjuncts(node.predicate) if not uses(c, dropped) or not is_end(c)])
 
 
-def _init_block(node: Block, name: str, values, dropped, domain: Domain) -> Block:
+def _init_block(node: Block, name: str, values, predicate: Expr, domain: Domain) -> Block:
     iters, inner = [], {}
-    predicate = simplify(substitute(_without_reduced(node, dropped), values), domain)
     for it in node.iters:
         binding = simplify(substitute(it.binding, values), domain)
         if it.kind != "reduce":

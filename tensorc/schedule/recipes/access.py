@@ -22,6 +22,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.reducer import update_of
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import children, exprs, variables, walk, walk_expr
+from tensorc.schedule.legality import accumulates
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ class Pattern:
 
     `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20. `itemsize`
     is of the widest element that is moved or computed: float16 elements are computed in four bytes. `in_place` says
-    that the block reads what it writes.
+    that the block reads what it writes, `has_lanes` whether the lanes of a vector may each keep a result of their own
+    along an axis that is reduced.
     """
 
     block: str
@@ -75,6 +77,7 @@ class Pattern:
     cost: int
     itemsize: int
     in_place: bool = False
+    has_lanes: bool = True
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -120,7 +123,8 @@ def pattern(block: Block) -> Pattern:
     within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
     itemsize = _itemsize(block, stores, reads)
-    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize, bool(own))
+    has_lanes = not any(it.kind == "reduce" for it in block.iters) or accumulates(block)
+    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize, bool(own), has_lanes)
 
 
 def _widened(values: list[Expr]) -> dict[Buffer, str]:

@@ -122,7 +122,10 @@ def _walk_rows(s: Schedule, plan: Plan, loop: LoopRef, spatial: list[LoopRef], r
 
 
 def _may_be_lanes(axis: Axis, pattern: Pattern) -> bool:
-    """Whether an axis may become the innermost one: no extent that depends on it, or on one after it, moves out."""
+    """Whether an axis may become the innermost one: no extent that depends on it, or on one after it, moves
+    out, and lanes may reduce if they are to."""
+    if axis.kind == "reduce" and not pattern.has_lanes:
+        return False
     later = pattern.axes[pattern.axes.index(axis) :]
     names = {each.name for each in later}
     return axis.kind != "ordered" and not any(names & each.within for each in pattern.axes)

@@ -1,0 +1,109 @@
+"""Ranges that depend on data, and tensors made in order, by the default schedule: every machine, every edge."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import tensorc as tc
+from tensorc import te
+from tests.fuzz.memory import GuardedArray
+
+CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+def build(tensors, cpu):
+    target = tc.Target("cpu", mcpu=cpu)
+    if not target.is_host:
+        pytest.skip(f"this machine does not run {cpu}")
+    return tc.build(tensors, target, threads=1, cache=False)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("promised", (False, True))
+@pytest.mark.parametrize("dtype", ("uint8", "float32", "float64"))
+def test_rows_without_elements_are_what_a_reduction_starts_from(dtype, promised, cpu):
+    L = te.placeholder((6,), "uint8", name="L")
+
+    def at(reducer):
+        def row(i):
+            length = te.assume(L[i], 0, 300) if promised else L[i]
+            k = te.reduce_axis((0, length), name="k")
+            return reducer(te.const(2, dtype), axis=k)
+
+        return row
+
+    for reducer, neutral in ((te.sum, 0), (te.prod, 1), (te.max, te.min_value(dtype).value)):
+        kernel = build([L, te.compute((6,), at(reducer), name="C")], cpu)
+        c = kernel(np.array([0, 1, 0, 3, 0, 200], "u1"))
+        assert list(c[[0, 2, 4]]) == [neutral] * 3 and c[1] == 2
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_a_range_between_data_beside_another_axis(cpu):
+    lo, hi = te.placeholder((3, 4), "int32", name="lo"), te.placeholder((3,), "int64", name="hi")
+
+    def at(i, j):
+        k = te.reduce_axis((lo[i, j], hi[i]), name="k")
+        r = te.reduce_axis(5, name="r")
+        return te.sum(te.cast(k + r, "int16"), axis=(k, r))
+
+    kernel = build([lo, hi, te.compute((3, 4), at, name="C")], cpu)
+    a = np.random.default_rng(0).integers(0, 9, (3, 4)).astype("i4")
+    b = np.array([0, 4, 9])
+    expected = [[sum([k + r for k in range(x, y) for r in range(5)]) for x in row] for row, y in zip(a, b)]
+    assert kernel(a, b).tolist() == expected
+
+
+def test_steps_may_reduce_over_nothing():
+    X, state = te.placeholder((4, 3), name="X"), te.placeholder((4, 3), name="state")
+
+    def at(t, i):
+        k = te.reduce_axis((i, t), name="k")
+        return te.sum(state[t - 1, k % 3] + 1.0, axis=k)
+
+    begin = te.compute((1, 3), lambda t, i: X[t, i], name="begin")
+    kernel = tc.build([X, te.scan(begin, te.compute((4, 3), at, name="step"), state)], cache=False)
+    x = np.arange(12, dtype="f4").reshape(4, 3)
+    expected = [x[0]]
+    for t in range(1, 4):
+        expected.append(np.array([sum([expected[-1][k % 3] + 1 for k in range(i, t)]) for i in range(3)]))
+    assert np.array_equal(kernel(x), np.array(expected, "f4"))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_a_reduction_of_the_step_before(cpu):
+    n = 37
+    state = te.placeholder((5, n), "float64", name="state")
+    k = te.reduce_axis(n, name="k")
+    step = te.compute((5, n), lambda t, i: te.min(state[t - 1, k] + te.cast(i, "float64"), axis=k), name="step")
+    begin = te.placeholder((1, n), "float64", name="begin")
+    kernel = build([begin, te.scan(begin, step, state)], cpu)
+    x = np.arange(n, 0, -1.0)[None]
+    expected = [x[0]]
+    for _ in range(4):
+        expected.append(expected[-1].min() + np.arange(n))
+    assert np.array_equal(kernel(x), expected)
+
+
+@pytest.mark.parametrize("size", (0, 1, 15, 16, 17, 40))
+def test_the_condition_of_an_update_reads_no_further_than_its_axis(size):
+    n = te.var("n")
+    X, Y = te.placeholder((n,), "int32", name="X"), te.placeholder((n,), "int32", name="Y")
+    r = te.reduce_axis(n, name="r")
+    kernel = tc.build([X, Y, te.update(Y, r, te.const(1, "int32"), where=X[r] < 3)], cache=False)
+    held = GuardedArray((size,), np.dtype("i4"), random.Random(2))
+    held.array[...] = np.arange(size) % 5
+    held.make_read_only()
+    assert np.array_equal(kernel(held.array, np.zeros(size, "i4")), held.array < 3)
+
+
+def test_indices_that_wrap_around_all_of_memory():
+    A, N = te.placeholder((4,), "float64", name="A"), te.placeholder((8,), "int64", name="N")
+    kernel = tc.build([A, N, te.compute((8,), lambda i: A[N[i] * 4611686018427387905])], cache=False)
+    a, index = np.arange(4.0), np.array([0, 1, 2, 3, 3, 2, 1, 0])
+    inverse = pow(4611686018427387905, -1, 1 << 64)
+    n = np.array([int(i) * inverse % (1 << 64) for i in index], "u8")
+    assert np.array_equal(kernel(a, n.view("i8")), a[index])
