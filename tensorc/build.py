@@ -143,11 +143,12 @@ def _schedule(
     schedules: ScheduleSource | Decisions | Trace | None,
     own: Sequence[Recipe],
 ) -> Schedule:
-    found = schedules if isinstance(schedules, (Mapping, Trace)) else None
-    if schedules is not None and found is None:
-        if not hasattr(schedules, "lookup"):
-            raise ArgumentError(f"schedules={schedules!r}: decisions, a Trace or an object with lookup is needed")
+    if schedules is None or isinstance(schedules, (Mapping, Trace)):
+        found = schedules
+    elif hasattr(schedules, "lookup"):
         found = schedules.lookup(function, target)
+    else:
+        raise ArgumentError(f"schedules={schedules!r}: decisions, a Trace or an object with lookup is needed")
     if isinstance(found, Trace):
         return found.apply(Schedule(function))
     if found is not None and not isinstance(found, Mapping):

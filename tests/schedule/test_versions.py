@@ -7,6 +7,7 @@ import pytest
 
 import tensorc as tc
 from tensorc import te
+from tensorc.ir import interpret
 from tensorc.ir.printer import show
 from tensorc.schedule import Trace
 from tensorc.schedule.primitives.loops import parallel, reorder, split
@@ -206,14 +207,14 @@ def test_a_condition_given_as_an_expression():
 def test_what_specialize_refuses():
     function = te.lower(stages())
     assert refused(specialize, copy(), "n == 3").endswith(
-        "the function has no symbolic extents"
+        "it may read A"
     )
-    assert refused(specialize, function, "m == 3").endswith("it may read n")
+    assert refused(specialize, function, "m == 3").endswith("it may read n, A")
     assert refused(specialize, function, "n + 3") == (
         "specialize(n + 3): the condition is int64, not bool"
     )
     assert refused(specialize, function, "3 == 3") == (
-        "specialize(3 == 3): the condition reads no variable; it may read n"
+        "specialize(3 == 3): the condition reads nothing; it may read n, A"
     )
     assert refused(specialize, function, "n >= 0") == (
         "specialize(n >= 0): the condition always holds here"
@@ -224,4 +225,71 @@ def test_what_specialize_refuses():
     )
     assert refused(specialize, function, 3) == (
         "specialize: 3 is no condition, nor the text of one"
+    )
+
+
+def test_a_number_for_an_extent_stands_in_the_version():
+    function, _ = specialize(te.lower(stages()), "n * 2 == 128 and n > 3")
+    assert body(function).startswith(lines("""
+alloc T: float32[n]
+alloc T_1: float32[64]
+if n * 2 == 128 and n > 3
+  for T_1.i in 0 .. 64
+    block T_1
+      spatial i: 64 = T_1.i
+      T_1[i] = A[i] * float32(2.0)
+  for D_1.i in 0 .. 64
+"""))
+    for n in (0, 5, 64):
+        assert_same(te.lower(stages()), function, n=n)
+    s = tc.schedule(stages())
+    s.specialize("n == 64")
+    s.compute_at("T_1", "D_1.i")
+    s.vectorize("D_1.i")  # which needs a constant extent
+    kernel = tc.build(s, cache=False)
+    for n in (0, 64, 100):
+        a = np.arange(n, dtype="f4")
+        np.testing.assert_array_equal(kernel(a), a * 2 + 1)
+
+
+def branching():
+    """One nest for each kind of data: a scalar, and the first of some numbers."""
+    p, n = te.var("p"), te.var("n")
+    A = te.placeholder((n,), "float32", name="A")
+    L = te.placeholder((2,), "int64", name="L")
+    D = te.compute((n,), lambda i: te.if_then_else(te.eq(L[0], p), A[i], A[i] * 2), name="D")
+    return [A, L, D]
+
+
+@pytest.mark.parametrize("condition", ["L[0] == 0", "p == 3", "p < 2 and L[1] > 0", "n % 16 == 0 and L[0] == p"])
+def test_conditions_on_scalars_and_on_data(condition):
+    s = tc.schedule(branching())
+    (special,) = s.specialize(condition)
+    _, lane = s.split(s.loops(special)[0], factors=(None, 16))
+    s.vectorize(lane)
+    s.parallel("D.i")
+    again = Trace.from_json(s.trace.json()).apply(tc.schedule(branching()))
+    assert again.show() == s.show()
+    kernel = tc.build(s, cache=False, threads=2)
+    for n in (0, 5, 16):
+        for p in (0, 1, 3):
+            for first in (0, 3):
+                a, lengths = np.arange(n, dtype="f4"), np.array([first, 1])
+                expected = a if first == p else a * 2
+                np.testing.assert_array_equal(kernel(a, lengths, p=p), expected)
+                np.testing.assert_array_equal(interpret(s.function, a, lengths, scalars={"p": p}), expected)
+
+
+def test_what_specialize_refuses_of_data():
+    function = te.lower(branching())
+    assert refused(specialize, function, "L[2] == 0") == (
+        "specialize(L[2] == 0): L[2] is not known to exist, the shape of 'L' is (2)"
+    )
+    assert refused(specialize, function, "n > 3 and A[3] > float32(0.0)") == (
+        "specialize(n > 3 and A[3] > float32(0.0)): A[3] is not known to exist, the shape of 'A' is (n)"
+    )
+    assert refused(specialize, function, "D[0] > float32(0.0)").endswith("it may read p, n, A, L")
+    function, _ = specialize(function, "L[0] == 0")
+    assert refused(specialize, function, "L[0] == 0") == (
+        "specialize(L[0] == 0): the condition never holds here"
     )

@@ -20,7 +20,8 @@ from tensorc.schedule.locate import (
     replace,
 )
 
-OWN = ("ordered", "stream", "tail", "tensorize", "thread")  # what steps write; so are "identity." and a number, "prefetch." and a buffer
+# What steps write; so are "identity." and a number, "prefetch." and the name of a buffer.
+OWN = ("tail", "thread", "stream")
 
 
 def annotate(function: Function, place: str, key: str, value) -> Function:

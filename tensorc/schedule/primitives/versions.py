@@ -6,14 +6,28 @@ from collections.abc import Mapping, Sequence
 
 from tensorc.arith import Domain, bounds, can_prove, simplify
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Buffer, Expr, Var, index, is_const, logical_not
+from tensorc.ir.expr import (
+    EQ,
+    And,
+    Buffer,
+    Const,
+    Expr,
+    Load,
+    Var,
+    index,
+    is_const,
+    logical_and,
+    logical_not,
+)
 from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, seq
+from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store, seq
 from tensorc.ir.walk import (
+    map_exprs,
     map_substmts,
     replace_buffers,
+    substitute,
     substitute_stmt,
     uses,
     variables,
@@ -161,25 +175,34 @@ def specialize(function: Function, condition: str | Expr) -> tuple[Function, tup
 
     In the version that is made, blocks, loops and internal buffers have names of their own (C_1,
     C_1.i, T_1), so that each version is scheduled for itself; there, the condition is known to hold.
-    Another call makes another version of what is left: conditions are tried in the order of the
-    calls. `condition` is over the function's scalars and symbolic extents, as text or expression.
+    Where it says that an extent or a scalar is one number, `n == 64`, that number stands in its place
+    in the version. Another call makes another version of what is left: conditions are tried in the
+    order of the calls. `condition` is over the function's scalars, its symbolic extents, and elements
+    of its inputs, as text or expression.
 
-    Requires such a condition, which is neither certain nor excluded. Returns the function and the
-    names of the new version's blocks. Raises ScheduleError where a requirement is not met.
+    Requires such a condition, which is neither certain nor excluded, and elements that are known to
+    exist. Returns the function and the names of the new version's blocks. Raises ScheduleError where a
+    requirement is not met.
     """
     test = _condition(function, condition)
     step = f"specialize({show(test)})"
     place = _general(function)
     domain = place.domain()
+    _check_elements(step, function, test, domain)
+    taken = [stmt.condition for stmt in place.path if type(stmt) is If and stmt is not place.node]
     for known, what in ((test, "always"), (logical_not(test), "never")):
-        if can_prove(known, domain):
+        if can_prove(known, domain) or (what == "never" and test in taken):
             refuse(function, f"{step}: the condition {what} holds here")
     version, renamed = Names(function).copy(place.node)
+    values = _numbers(test, domain)
+    inside = domain.given(test)
+    version = _fixed(version, values, inside)
     buffers: dict[Buffer, Buffer] = {}
     written = {buffer for block in blocks_below(place.node) for buffer in stored(block)}
     for buffer in function.allocs:
         if buffer in written:
-            buffers[buffer] = buffer.with_(name=fresh_buffer(function, buffer.name))
+            shape = tuple([simplify(substitute(e, values), inside) for e in buffer.shape])
+            buffers[buffer] = buffer.with_(name=fresh_buffer(function, buffer.name), shape=shape)
     version = replace_buffers(version, buffers)
     function = function.with_(allocs=(*function.allocs, *buffers.values()))
     place = Place(function, place.path)
@@ -194,21 +217,61 @@ def _general(function: Function) -> Place:
     return Place(function, tuple(path))
 
 
+def _numbers(test: Expr, domain: Domain) -> dict[Var, Expr]:
+    """The variables that are one number each where a condition holds."""
+    found: dict[Var, Expr] = {}
+    together = [test, simplify(test, domain)]
+    while together:
+        match together.pop():
+            case And(a, b):
+                together += [a, b]
+            case EQ(Var() as var, Const() as number) | EQ(Const() as number, Var() as var):
+                found[var] = number
+    return found
+
+
+def _fixed(stmt: Stmt, values: Mapping[Var, Expr], domain: Domain) -> Stmt:
+    """A statement with numbers for variables; what is stored keeps its form, which tells updates."""
+
+    def change(expr: Expr) -> Expr:
+        return simplify(substitute(expr, values), domain) if uses(expr, values) else expr
+
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is Store:
+            return map_exprs(s, lambda e: substitute(e, values))
+        return map_exprs(map_substmts(s, visit), change)
+
+    return visit(stmt) if values else stmt
+
+
+def _check_elements(step: str, function: Function, test: Expr, domain: Domain) -> None:
+    for load in [e for e in walk_expr(test) if type(e) is Load]:
+        pairs = zip(load.indices, load.buffer.shape)
+        if not all(can_prove(logical_and(i >= 0, i < extent), domain) for i, extent in pairs):
+            shape = ", ".join([show(extent) for extent in load.buffer.shape])
+            message = f"{show(load)} is not known to exist, the shape of {load.buffer.name!r} is ({shape})"
+            refuse(function, f"{step}: {message}")
+
+
 def _condition(function: Function, condition: str | Expr) -> Expr:
-    names = {var.name: var for var in function.scalars}
+    names: dict[str, Var | Buffer] = {var.name: var for var in function.scalars}
     for buffer in (*function.params, *function.allocs):
         for extent in (*buffer.shape, *(buffer.strides or ())):
             names.update({e.name: e for e in walk_expr(extent) if type(e) is Var})
     if not isinstance(condition, (str, Expr)):
         refuse(function, f"specialize: {condition!r} is no condition, nor the text of one")
     text = condition if isinstance(condition, str) else show(condition)
-    known = f"it may read {', '.join(names)}" if names else "the function has no symbolic extents"
+    written = {buffer for block in blocks_below(function.body) for buffer in stored(block)}
+    inputs = [b for b in function.params if b not in written and b not in function.outputs]
+    names.update({buffer.name: buffer for buffer in inputs if buffer.name not in names})
+    known = f"it may read {', '.join(names)}" if names else "there is nothing that it may read"
     try:
         test = parse_expr(text, names)
     except ExpressionError as error:
-        refuse(function, f"specialize({text}): {error}; {known}")
+        problem = str(error).removeprefix("line 1: ")
+        refuse(function, f"specialize({text}): {problem}; {known}")
     if not test.dtype.is_bool:
         refuse(function, f"specialize({text}): the condition is {test.dtype}, not bool")
-    if not variables(test):
-        refuse(function, f"specialize({text}): the condition reads no variable; {known}")
+    if not any(type(e) in (Var, Load) for e in walk_expr(test)):
+        refuse(function, f"specialize({text}): the condition reads nothing; {known}")
     return test
