@@ -148,12 +148,12 @@ def refuse_late_writer(function: Function, block: Block, users: Sequence[Place],
     left = next((x for x in place.loops if any(id(x) not in around for around in kept)), None)
     for other in blocks_below(left) if left is not None else ():
         for buffer in buffers_written(other):
-            if buffer in inputs and other is not block and not _gives_own_places(other, buffer):
+            if buffer in inputs and other is not block and not gives_own_places(other, buffer):
                 reason = f"it reads {buffer.name!r}, whose places {other.name!r} uses again in "
                 refuse(function, f"{step}: {reason}later iterations", other.name)
 
 
-def _gives_own_places(block: Block, buffer: Buffer) -> bool:
+def gives_own_places(block: Block, buffer: Buffer) -> bool:
     """Whether different points of a block have different places in a buffer, so that one that runs
     again writes what is there."""
     values: dict[Var, Expr] = {}

@@ -11,6 +11,7 @@ from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
 from tensorc.schedule.primitives.inlining import compute_inline
+from tensorc.schedule.primitives.loops import split
 from tensorc.schedule.primitives.placement import compute_at
 from tensorc.schedule.primitives.rolling import rolling_buffer
 from tests.schedule.same import assert_same, inputs
@@ -220,3 +221,14 @@ def test_what_a_window_holds_is_read_in_its_loop():
             step(rolled)
     whole = compute_at(chain, "T", "C.i")  # a window that is not rolled keeps its rows
     assert_same(chain, compute_inline(whole, "C"))
+
+
+def test_the_iterations_of_a_window_do_not_run_again():
+    rolled = rolling_buffer(compute_at(parse(BLUR), "T", "C.i"), "T", "T")
+    with pytest.raises(ScheduleError) as caught:
+        split(rolled, "C.i", (None, 3), "shift")
+    assert str(caught.value) == (
+        "split(loop 'C.i'): tail 'shift': 'T' uses places of 'T' again, so that no iteration may run "
+        "again"
+    )
+    split(compute_at(parse(BLUR), "T", "C.i"), "C.i", (None, 3), "shift")

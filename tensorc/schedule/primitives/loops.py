@@ -59,6 +59,7 @@ from tensorc.schedule.locate import (
     root_domain,
     starts_at_zero,
 )  # fmt: skip
+from tensorc.schedule.regions import buffers_written, gives_own_places, loads
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
 GREATEST_LANES = 1024
@@ -229,6 +230,11 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
                 f"{step}: tail 'shift': {each.name!r} is not spatial in it",
                 node.var.name,
             )
+    for each in blocks_below(node.body):
+        for buffer in buffers_written(each):
+            if loads(node.body, buffer) and not gives_own_places(each, buffer):
+                message = f"{each.name!r} uses places of {buffer.name!r} again, so that no iteration "
+                refuse(place.function, f"{step}: tail 'shift': {message}may run again", node.var.name)
     if not can_prove(node.extent >= strides[0], domain):
         message = "the extent is not proved to be as long as one part"
         refuse(place.function, f"{step}: tail 'shift': {message}", node.var.name)
