@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
 def _table(tally: Counter[tuple[str, bool]]) -> str:
     """How often each step was accepted and refused."""
     lines = [f"{'step':28}{'accepted':>9}{'refused':>9}"]
-    for name in sorted({name for name, _ in tally} | set(MAKERS)):
+    for name in sorted({name for name, _ in tally} | set(MAKERS) - {"split"}):
         lines.append(f"{name:28}{tally[name, True]:9}{tally[name, False]:9}")
     return "\n".join(lines)
 

@@ -28,7 +28,7 @@ def case(seed: int, cpus: tuple[str | None, ...] = CPUS, by_hand: bool = False) 
         threads=rng.choice((1, 1, 2)),
         seed=seed,
         steps=() if by_hand else None,
-        random_steps=rng.choice((4, 8, 12, 20)) if by_hand else 0,
+        random_steps=rng.choice((6, 12, 18, 26)) if by_hand else 0,
         others=_others(program, random.Random(seed)),
     )
 

@@ -8,7 +8,7 @@ from tensorc.ir.stmt import For
 from tensorc.ir.walk import uses
 from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, all_loops, find_block
-from tests.fuzz.looks import inner, is_spatial, loops_of_kind, node
+from tests.fuzz.looks import inner, is_spatial, loops_of_kind, node, reads
 
 TAILS = ("auto", "guard", "mask", "shift", "shift", "cut")
 MOST_COPIES = 32  # that unrolled loops make of a body
@@ -148,11 +148,25 @@ def compute_inline(s: Schedule, rng: random.Random, block, loops):
     return ("compute_inline", (rng.choice(fitting),)) if fitting else None
 
 
+def prefetch(s: Schedule, rng: random.Random, block, loops):
+    loop = rng.choice(loops)
+    names = {each.name for b in s.child_blocks(loop) for each in reads(node(s, b.name))}
+    offset = rng.choice((1, 1, 2, 5, 0))
+    return ("prefetch", (loop, rng.choice(sorted(names)), offset)) if names else None
+
+
+def stream(s: Schedule, rng: random.Random, block, loops):
+    fitting = [b.name for b in all_blocks(s.function) if is_spatial(b)]
+    if rng.random() < 0.1:
+        return "stream", (block,)
+    return ("stream", (rng.choice(fitting),)) if fitting else None
+
+
 MAKERS = {
     "split": (12, split), "reorder": (5, reorder), "fuse": (5, fuse), "unroll": (4, unroll),
     "vectorize": (6, vectorize), "parallel": (5, parallel), "add_unit_loop": (2, add_unit_loop),
     "annotate": (2, annotate), "unannotate": (2, unannotate),
     "decompose_reduction": (6, decompose_reduction), "rfactor": (6, rfactor),
     "compute_at": (6, compute_at), "reverse_compute_at": (5, reverse_compute_at),
-    "compute_inline": (4, compute_inline),
+    "compute_inline": (4, compute_inline), "prefetch": (4, prefetch), "stream": (3, stream),
 }  # fmt: skip

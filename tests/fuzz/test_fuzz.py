@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc import te
+from tensorc.schedule.trace import PRIMITIVES
 from tests.fuzz import compare
 from tests.fuzz.__main__ import main
 from tests.fuzz.generate import case
@@ -21,8 +22,19 @@ def test_programs_with_the_default_schedule(capsys):
     assert main(["--programs", "40", "--seed", "1"]) == 0, capsys.readouterr().out
 
 
-def test_programs_with_random_schedules(capsys):
-    assert main(["--programs", "40", "--seed", "1", "--schedules"]) == 0, capsys.readouterr().out
+@pytest.mark.parametrize("first", range(1, 501, 50))  # ten parts, for workers side by side
+def test_programs_with_random_schedules(first, capsys):
+    arguments = ["--programs", "50", "--seed", str(first), "--schedules"]
+    assert main(arguments) == 0, capsys.readouterr().out
+
+
+def test_steps_are_tried_and_told_apart(capsys):
+    """A step that was refused leaves the schedule as it was, and all kinds of steps come up."""
+    assert main(["--programs", "40", "--seed", "9000", "--schedules"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    accepted = {" ".join(row[:-2]): int(row[-2]) for row in rows}
+    assert accepted.keys() >= set(PRIMITIVES) - {"split"}
+    assert sum(count > 0 for count in accepted.values()) > 35
 
 
 def test_a_seed_is_a_case():
