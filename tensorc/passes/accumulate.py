@@ -241,7 +241,7 @@ class _Promoter:
         reducer = None
         match as_update(store):
             case op, Call(name, (term,)) if lanes == 1 and name == REDUCTIONS[op]:
-                if len(sites) > 1:
+                if len(sites) > 1 or _is_read_elsewhere(loop.body, buffer):
                     return None
                 reducer, lanes = op, term.dtype.lanes
         if not _is_injective(store.indices, inner):

@@ -48,6 +48,34 @@ def blockize(s: Schedule, rng: random.Random, block, loops):
     return [*[(step.primitive, step.args) for step in trial.trace][len(s.trace) :], ("blockize", (made.name,))]
 
 
+def tensorize(s: Schedule, rng: random.Random, block, loops):
+    """A tile of a loop, of the nest itself or of a copy that it reads."""
+    trial = s.copy()
+    if rng.random() < 0.5:
+        found = node(s, block)
+        names = sorted({each.name for each in reads(found)} - {each.name for each in writes(found)})
+        if not names:
+            return None
+        block = trial.cache_read(block, rng.choice(names)).name
+        loops = [loop.name for loop in trial.loops(block)]
+    store = node(trial, block).body
+    if not loops or type(store) is not Store:
+        return None
+    lanes, kind = rng.choice((2, 2, 4, 8)), store.buffer.dtype
+    divided = [loop for loop in loops if (trial.extent(loop) or 1) % lanes == 0]
+    if not divided:
+        return None
+    *_, tile = trial.split(rng.choice(divided), (None, lanes))
+    inside = trial.loops(block)[trial.loops(block).index(tile) - 1 :]
+    trial.reorder(*[loop for loop in inside if loop != tile], tile)
+    plan = [(step.primitive, step.args) for step in trial.trace][len(s.trace) :]
+    for name in rng.sample(("copy", "sum", "dot", "axpy"), 4):
+        whole = [*plan, ("tensorize", (tile.name, f"{name}.{lanes}.{kind}"))]
+        if _is_legal(s, whole) or rng.random() < 0.1:
+            return whole
+    return None
+
+
 def rolling_buffer(s: Schedule, rng: random.Random, block, loops):
     """For a stage and one that reads it at neighbouring places: in a loop of that one."""
     if rng.random() < 0.1:
@@ -240,7 +268,7 @@ def _scope(rng: random.Random) -> str:
 
 MAKERS = {
     "cache_read": (3, cache_read), "cache_write": (3, cache_write), "stage": (4, stage),
-    "blockize": (4, blockize), "rolling_buffer": (18, rolling_buffer), "reindex": (4, reindex),
+    "blockize": (4, blockize), "tensorize": (12, tensorize), "rolling_buffer": (18, rolling_buffer), "reindex": (4, reindex),
     "reindex_cache_read": (4, reindex_cache_read), "reindex_cache_write": (4, reindex_cache_write),
     "transform_layout": (4, transform_layout),
     "transform_block_layout": (7, transform_block_layout), "pad_einsum": (16, pad_einsum),

@@ -199,3 +199,14 @@ def test_a_start_under_a_guard_that_holds_in_the_first_iteration():
                 C[0] = C[0] + A[o * 4 + k]
     """)
     assert "C.acc[0] = float32(0.0)\n    for o" in show(g)
+
+
+def test_a_sum_that_is_read_in_the_loop_has_no_accumulator_a_lane():
+    """Only the whole of the lanes is what another store may read."""
+    promoted("""
+        function main(A: float32[24], out C: float32[1], out D: float32[3])
+          C[0] = float32(5.0)
+          for k in 0 .. 3
+            C[0] = C[0] + reduce_add(A[ramp(k * 8, 1, 8)])
+            D[k] = C[0]
+    """)
