@@ -17,7 +17,7 @@ CPUS = (None, "x86-64-v2", "x86-64-v3", "x86-64-v4")
 def case(seed: int, cpus: tuple[str | None, ...] = CPUS, by_hand: bool = False) -> Case:
     """The case of a seed; `by_hand` schedules it by random steps."""
     rng = random.Random(seed)
-    if by_hand and rng.random() < 0.4:
+    if by_hand and rng.random() < 0.55:
         program = shaped(rng)
     else:
         program = Generator(rng, 700 if by_hand else 5000).program()
