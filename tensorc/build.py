@@ -61,7 +61,8 @@ def default_schedule(
 
 def _default(tensors, target: Target, threads: int, schedules, own: Sequence[Recipe], name: str) -> Schedule:
     function = _guarded(lambda: te.lower(tensors, name))
-    return _guarded(lambda: _schedule(function, target, threads, schedules, own), function)
+    found = _looked_up(schedules, function, target)
+    return _guarded(lambda: _schedule(function, target, threads, found, own), function)
 
 
 def build(
@@ -136,23 +137,25 @@ def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
     return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size), function)
 
 
-def _schedule(
-    function: Function,
-    target: Target,
-    threads: int,
-    schedules: ScheduleSource | Decisions | Trace | None,
-    own: Sequence[Recipe],
-) -> Schedule:
+def _looked_up(
+    schedules: ScheduleSource | Decisions | Trace | None, function: Function, target: Target
+) -> Decisions | Trace | None:
+    """What the caller has for a function; what a source of the caller's raises is the caller's."""
     if schedules is None or isinstance(schedules, (Mapping, Trace)):
-        found = schedules
-    elif hasattr(schedules, "lookup"):
-        found = schedules.lookup(function, target)
-    else:
+        return schedules
+    if not hasattr(schedules, "lookup"):
         raise ArgumentError(f"schedules={schedules!r}: decisions, a Trace or an object with lookup is needed")
+    found = schedules.lookup(function, target)
+    if found is not None and not isinstance(found, (Mapping, Trace)):
+        raise ScheduleError(f"schedules: lookup gave {found!r}; a Trace, a dict of decisions or None is needed")
+    return found
+
+
+def _schedule(
+    function: Function, target: Target, threads: int, found: Decisions | Trace | None, own: Sequence[Recipe]
+) -> Schedule:
     if isinstance(found, Trace):
         return found.apply(Schedule(function))
-    if found is not None and not isinstance(found, Mapping):
-        raise ScheduleError(f"schedules: lookup gave {found!r}; a Trace, a dict of decisions or None is needed")
     return schedule_function(function, target, threads, None if found is None else Replay(found), own)
 
 

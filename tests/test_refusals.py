@@ -110,6 +110,7 @@ EXPRESSIONS = [
     (lambda: te.scan(X, Y, X, axis=True), "scan 'scan': "),
     (lambda: tc.build(3), "arguments: 3 is not a list of tensors"),
     (lambda: tc.build([]), "lower: no tensor of the list is computed; list the results, too"),
+    (lambda: tc.build({X, Y}), "arguments: a set has no order; give a list of tensors"),
     (lambda: tc.build([X, X]), "arguments: tensor 'X' is given twice"),
     (lambda: tc.build([X, Y, Y]), "arguments: tensor 'Y' is given twice"),
     (lambda: tc.build([X]), "lower: no tensor of the list is computed"),
@@ -202,3 +203,13 @@ def test_names_in_functions_of_the_ir_may_be_long():
     kernel = tc.build([X, made])
     assert np.array_equal(kernel(x), x)
     assert kernel.report() is not None
+
+
+def test_variables_may_be_called_as_words_of_the_ir():
+    for word in ("true", "not", "and", "for", "min"):
+        size = te.var(word)
+        P = te.placeholder((size,), name="P")
+        Q = te.compute((size,), lambda i, P=P: P[i] + 1, name="Q")
+        half = te.compute((size // 2,), lambda i, P=P: P[2 * i], name="half")
+        q, h = tc.build([P, Q, half], cache=False)(x)
+        assert np.array_equal(q, x + 1) and h.shape == (4,)

@@ -12,6 +12,8 @@ def check_arguments(tensors: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
     """The arguments as a tuple of different tensors."""
     if isinstance(tensors, Tensor):
         tensors = (tensors,)
+    if isinstance(tensors, (set, frozenset)):
+        raise ExpressionError("arguments: a set has no order; give a list of tensors")
     try:
         tensors = tuple(tensors)
     except TypeError:

@@ -194,6 +194,8 @@ def _param(buffer: Buffer, function: Function) -> Param:
 
 
 def _extent(extent: Expr) -> int | str:
+    if type(extent) is Var:
+        return extent.name  # as callers know it, even where it is printed as another
     return int(extent.value) if type(extent) is Const else show(extent)
 
 
