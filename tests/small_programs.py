@@ -6,19 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorc import te
+from tensorc import schedule, te
+from tensorc.intrinsics import find
 from tensorc.ir import interpret
+from tensorc.schedule import Schedule
 from tests.test_dtypes_matrix import elementwise, reductions, same, small, values
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Tensors and inputs for them; `exact` says that every order of the arithmetic gives the same."""
+    """Tensors and inputs for them; `exact` says that every order of the arithmetic gives the same. `schedule` is
+    None for the default one."""
 
     name: str
     tensors: list[te.Tensor]
     inputs: tuple[np.ndarray, ...]
     exact: bool = True
+    schedule: Schedule | None = None
 
     def answers(self) -> tuple[np.ndarray, ...]:
         """What the interpreter has for it."""
@@ -62,6 +66,32 @@ def dot_int8() -> Program:
     a = np.random.default_rng(3).integers(0, 255, (M, K), np.uint8, endpoint=True)
     b = np.random.default_rng(4).integers(-128, 127, (N, K), np.int8, endpoint=True)
     return Program("dot_int8", [A, B, te.compute((M, N), dot, name="C")], (a, b))
+
+
+def tile_products() -> list[Program]:
+    """Products of matrices by the tensor intrinsics of AArch64."""
+    rows = [tile_product(f"arm.{name}", 1, 4, 4) for name in ("sdot", "udot", "usdot")]
+    return [*rows, *[tile_product(f"arm.{name}", 2, 2, 8) for name in ("smmla", "ummla", "usmmla")]]
+
+
+def tile_product(intrin: str, m: int, n: int, k: int) -> Program:
+    """A product of packed matrices whose tiles of m x n x k an intrinsic computes."""
+    a, b, c = [param.dtype.name for param in find(intrin).meaning.params]
+    M, N, K = 3, 5, 4  # tiles
+    A, B = te.placeholder((M, K, m, k), a, name="A"), te.placeholder((N, K, n, k), b, name="B")
+    r, q = te.reduce_axis(K, name="r"), te.reduce_axis(k, name="q")
+
+    def product(i, j, x, y):
+        return te.sum(te.cast(A[i, r, x, q], c) * te.cast(B[j, r, y, q], c), axis=(r, q))
+
+    C = te.compute((M, N, m, n), product, name="C")
+    s = schedule([A, B, C])
+    i, j, x, y, outer, inner = s.loops("C")
+    s.reorder(i, j, outer, x, y, inner)
+    s.tensorize(x if m > 1 else y, intrin)
+    rng = np.random.default_rng(5)
+    data = [rng.integers(t.dtype.min, t.dtype.max, t.shape, t.dtype.numpy, endpoint=True) for t in (A, B)]
+    return Program(intrin.replace(".", "_"), [A, B, C], tuple(data), schedule=s)
 
 
 def convolution() -> Program:

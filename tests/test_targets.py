@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import tensorc as tc
-from tests.small_programs import Program, matmul, programs, softmax
+from tensorc.intrinsics import find
+from tests.small_programs import Program, matmul, programs, softmax, tile_products
 
 pytest.importorskip("ml_dtypes")
 
@@ -74,7 +75,8 @@ void _start(void) {
 
 
 def build(program: Program, mcpu: str) -> tc.Kernel:
-    return tc.build(program.tensors, tc.Target("cpu", mcpu=mcpu), threads=1, name=program.name)
+    what = program.tensors if program.schedule is None else program.schedule
+    return tc.build(what, tc.Target("cpu", mcpu=mcpu), threads=1, name=program.name)
 
 
 @pytest.mark.parametrize("mcpu", LEVELS)
@@ -98,7 +100,25 @@ def test_other_machines_run_emulated(mcpu, tmp_path):
         every = [
             program for program in every if not program.name.startswith("operations_") or "float" not in program.name
         ]
-    executable = _link(every, mcpu, tmp_path)
+    run_emulated(every, mcpu, emulator, tmp_path)
+
+
+@pytest.mark.parametrize("mcpu", ["neoverse-n1", "neoverse-n2"])
+def test_tensor_intrinsics_of_aarch64_run_emulated(mcpu, tmp_path):
+    if not importlib.util.find_spec("ziglang") or not shutil.which("qemu-aarch64"):
+        pytest.skip("ziglang or qemu-aarch64 is not installed")
+    every = tile_products()
+    for program in every:
+        instruction = program.name.removeprefix("arm_")
+        target = tc.Target("cpu", mcpu=mcpu)
+        is_there = find(f"arm.{instruction}").runs_on(target)
+        assert (re.search(rf"\b{instruction}\s", build(program, mcpu).source("asm")) is not None) == is_there
+    run_emulated(every, mcpu, ["qemu-aarch64", "-cpu", "max"], tmp_path)
+
+
+def run_emulated(every: list[Program], mcpu: str, emulator: list[str], folder: Path) -> None:
+    """Run programs linked into one executable, and check what they answer."""
+    executable = _link(every, mcpu, folder)
     sent = b"".join([array.tobytes() for program in every for array in program.inputs])
     done = subprocess.run([*emulator, executable], input=sent, capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ from tensorc.schedule.locate import (
 )
 
 # What steps write; so are "identity." and a number, "prefetch." and the name of a buffer.
-OWN = ("tail", "thread", "stream")
+OWN = ("ordered", "stream", "tail", "tensorize", "thread")
 
 
 def annotate(function: Function, place: str, key: str, value) -> Function:
