@@ -43,7 +43,8 @@ def test_refused_notes():
     assert refused(annotate, function, "C.i", "tail", "cut") == (
         "annotate('C.i', 'tail'): steps write that note themselves, and rely on it"
     )
-    assert refused(annotate, function, "C", "identity.0", 0).endswith("and rely on it")
+    for note in ("ordered", "stream", "tensorize", "thread", "identity.0", "prefetch.A"):
+        assert refused(annotate, function, "C", note, 0).endswith("and rely on it")
     assert refused(annotate, function, "C", "list", [1]) == (
         "annotate('C', 'list'): [1] is no number, string or bool"
     )
