@@ -1,0 +1,271 @@
+"""What accesses touch while the loops outside stand still, and whether writes cover what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensorc.arith import Affine, Domain, bounds
+from tensorc.arith.affine import build, linear
+from tensorc.ir.expr import (
+    EQ,
+    LE,
+    LT,
+    Broadcast,
+    Buffer,
+    Const,
+    Expr,
+    FloorDiv,
+    Load,
+    Mod,
+    Ramp,
+    Var,
+    is_const,
+)  # fmt: skip
+from tensorc.ir.stmt import For, Let
+from tensorc.ir.walk import variables, walk_expr
+from tensorc.passes.common import conjuncts, requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store; `path` holds the loops and lets around it, outermost first."""
+
+    indices: tuple[Expr, ...]
+    mask: Expr | None
+    is_store: bool
+    path: tuple[For | Let, ...]
+    conditions: tuple[Expr, ...]
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The places base + lo ... base + hi of one dimension; `base` has only variables from
+    outside."""
+
+    base: Affine
+    lo: int
+    hi: int
+
+
+def touched(access: Access, depth: int) -> tuple[Span | None, ...]:
+    """One span a dimension; None where it is not known."""
+    inner = {binder.var for binder in access.path[depth:]}
+    return tuple([_span(e, access.mask, inner, access.domain) for e in access.indices])
+
+
+def _span(expr: Expr, mask: Expr | None, inner: set[Var], domain: Domain) -> Span | None:
+    more = 0
+    base = expr
+    if type(expr) is Ramp:
+        if type(expr.stride) is not Const:
+            return None
+        more = expr.stride.value * (expr.lanes - 1)
+        base = expr.base
+    elif type(expr) is Broadcast:
+        base = expr.value
+    elif expr.dtype.lanes > 1:
+        return None
+    terms, constant = linear(base)
+    outer, moving = [], {}
+    for atom, scale in terms.items():
+        if any(type(e) is Load for e in walk_expr(atom)):
+            return None
+        if variables(atom).isdisjoint(inner):
+            outer.append((atom, scale))
+        else:
+            moving[atom] = scale
+    found = bounds(build(moving, constant), domain)
+    if found.lo is None or found.hi is None:
+        return None
+    outer.sort(key=lambda term: repr(term[0]))
+    hi = found.hi + max(more, 0)
+    limit = _limit(expr, mask)
+    if limit is not None and not outer:
+        hi = min(hi, limit)
+    return Span(Affine(tuple(outer), 0), found.lo + min(more, 0), hi)
+
+
+def _limit(expr: Expr, mask: Expr | None) -> int | None:
+    """The greatest index that a mask `ramp < constant` lets through."""
+    if mask is None or type(expr) is not Ramp:
+        return None
+    limits = []
+    for condition in conjuncts(mask):
+        match condition:
+            case LT(Ramp(base, stride, _), Broadcast(Const(end), _)) if stride == expr.stride:
+                terms, apart = linear(expr.base - base)
+                if not terms:
+                    limits.append(end - 1 + apart)
+    return min(limits, default=None)
+
+
+def hull(spans: list[Span | None]) -> Span | None:
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans) or any(span.base != known[0].base for span in known):
+        return None
+    return Span(known[0].base, min(span.lo for span in known), max(span.hi for span in known))
+
+
+def covers_all(span: Span, extent: Expr) -> bool:
+    return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
+
+
+def are_covered(read: Access, writes: list[Access], buffer: Buffer, depth: int) -> bool:
+    """Whether writes, each time before a read, write all that is read: one alone, or several side
+    by side."""
+    found = [pair for write in writes if (pair := _regions(write, read, depth)) is not None]
+    extents = buffer.shape
+    for region, wanted in found:
+        if all(map(_span_covers, region, wanted, extents)):
+            return True
+    for axis in range(len(extents)):
+        beside = [
+            (region[axis], wanted[axis])
+            for region, wanted in found
+            if all(
+                _span_covers(region[at], wanted[at], extents[at])
+                for at in range(len(extents))
+                if at != axis
+            )
+        ]
+        union = _joined([span for span, _ in beside]) if len(beside) > 1 else None
+        if union is not None and all(
+            _span_covers(union, wanted, extents[axis]) for _, wanted in beside
+        ):
+            return True
+    return False
+
+
+def _regions(write: Access, read: Access, depth: int):
+    """What a write ahead of a read surely writes and what is read; None if the write may not have
+    happened.
+
+    Both within one iteration of the loops that they share, but for loops in whose first iteration
+    the write happens.
+    """
+    common = depth
+    while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
+        common += 1
+    first: dict[Expr, int] = {
+        EQ(loop.var, loop.start): at
+        for at, loop in enumerate(write.path)
+        if at >= depth and type(loop) is For
+    }
+    starting = [first[c] for c in write.conditions if c in first]
+    if any(variables(e) & {write.path[at].var for at in starting} for e in write.indices):
+        return None
+    common = min([common, *starting])
+    inner = {binder.var for binder in write.path[common:]}
+    for condition in write.conditions:
+        if (
+            condition not in first
+            and condition not in read.conditions
+            and not _cuts_tail(condition, inner)
+        ):
+            return None
+    if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
+        return None
+    if not _is_dense(write, common):
+        return None
+    return touched(write, common), touched(read, common)
+
+
+def _is_dense(access: Access, depth: int) -> bool:
+    """Whether an access, while the loops outside `depth` stand still, touches all places between the
+    least and the greatest of each dimension: each has loops of its own, without gaps between what
+    the lesser ones reach; or two share one, `x // c` with `x % c` of whole periods."""
+    sizes: dict[Var, int | None] = {}
+    for binder in access.path[depth:]:
+        extent = binder.extent if isinstance(binder, For) else None
+        sizes[binder.var] = extent.value if isinstance(extent, Const) else None
+    taken: set[Var] = set()
+    parts: dict[tuple[Expr, int], set[type]] = {}
+    for expr in access.indices:
+        lanes: list[tuple[int, int | None]] = []
+        if type(expr) is Ramp:
+            if type(expr.stride) is not Const:
+                return False
+            lanes = [(abs(expr.stride.value), expr.lanes)]
+            expr = expr.base
+        elif type(expr) is Broadcast:
+            expr = expr.value
+        terms, _ = linear(expr)
+        moving = {atom: scale for atom, scale in terms.items() if not sizes.keys().isdisjoint(variables(atom))}
+        only = next(iter(moving), None)
+        if (
+            isinstance(only, (FloorDiv, Mod))
+            and is_const(only.b)
+            and only.b.value > 0
+            and len(moving) == 1
+            and not lanes
+            and moving[only] == 1
+        ):
+            parts.setdefault((only.a, only.b.value), set()).add(type(only))
+            continue
+        if not _is_gapless(moving, lanes, sizes, taken):
+            return False
+    for (divided, period), kinds in parts.items():
+        moving = {a: s for a, s in linear(divided)[0].items() if not sizes.keys().isdisjoint(variables(a))}
+        if not _is_gapless(moving, [], sizes, taken):
+            return False
+        found = bounds(divided, access.domain)
+        if kinds != {FloorDiv} and (
+            found.lo is None or found.hi is None or found.lo % period or (found.hi + 1) % period
+        ):
+            return False
+    return True
+
+
+def _is_gapless(
+    moving: Mapping[Expr, int],
+    lanes: list[tuple[int, int | None]],
+    sizes: Mapping[Var, int | None],
+    taken: set[Var],
+) -> bool:
+    """Whether a sum of loops takes every value between its least and its greatest; notes the loops."""
+    steps = list(lanes)
+    for atom, scale in moving.items():
+        if type(atom) is not Var or atom in taken:
+            return False
+        taken.add(atom)
+        steps.append((abs(scale), sizes[atom]))
+    reach: int | None = 1
+    for scale, size in sorted(steps, key=lambda step: step[0]):
+        if reach is None or scale > reach:
+            return False
+        reach = None if size is None else reach + scale * (size - 1)
+    return True
+
+
+def _joined(spans: list[Span | None]) -> Span | None:
+    """The union of spans, from the first on as far as there is no gap."""
+    known = sorted([span for span in spans if span is not None], key=lambda span: span.lo)
+    if len(known) < len(spans) or any(span.base != known[0].base for span in known):
+        return None
+    hi = known[0].hi
+    for span in known[1:]:
+        if span.lo <= hi + 1:
+            hi = max(hi, span.hi)
+    return Span(known[0].base, known[0].lo, hi)
+
+
+def _cuts_tail(condition: Expr, inner: set[Var]) -> bool:
+    """Whether a condition just limits inner loops from above, as the guards of inexact splits
+    do."""
+    form = requirement(condition)
+    if form is None:
+        return False
+    scales = [scale for atom, scale in form.terms if atom in inner]
+    return bool(scales) and max(scales) < 0
+
+
+def _span_covers(write: Span | None, read: Span | None, extent: Expr) -> bool:
+    if write is None:
+        return False
+    if not write.base.terms and covers_all(write, extent):
+        return True
+    return (
+        read is not None and write.base == read.base and write.lo <= read.lo and write.hi >= read.hi
+    )
