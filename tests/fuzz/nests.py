@@ -101,7 +101,9 @@ def specialize(s: Schedule, rng: random.Random, block, loops):
     if not names or len(s.blocks()) > MOST_BLOCKS // 2:
         return None
     name, number = rng.choice(names), rng.choice((2, 4, 8, 16))
-    texts = (f"{name} % {number} == 0", f"{name} >= {number}", f"{name} < {number}")
+    texts = (
+        f"{name} % {number} == 0", f"{name} >= {number}", f"{name} < {number}", f"{name} == {number}",
+    )  # fmt: skip
     return "specialize", (rng.choice(texts),)
 
 
