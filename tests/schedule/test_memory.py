@@ -149,6 +149,8 @@ def test_streams_are_settled_before_tasks_and_calls_end():
     assert text.index("ntps") < text.index("sfence")
     arm = tc.build(s, tc.Target("cpu", mcpu="neoverse-n1"), threads=2).source("asm")
     assert "stnp" in arm
+    other = tc.build(s, tc.Target("cpu", mcpu="rv64gcv"), threads=2).source("llvm")
+    assert "nontemporal" not in other and "store <16 x float>" in other
 
 
 def test_a_gather_prefetches_where_its_data_says():

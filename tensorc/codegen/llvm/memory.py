@@ -24,6 +24,7 @@ from tensorc.ir.stmt import Prefetch, Store
 _WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
 _LONGEST_STEP = 1 << 40  # in bytes, that a type of so many is named for
 _STREAM_BYTES = 16  # what allocators align to, and the narrowest vector that goes past the caches
+_STREAMING = ("x86_64", "aarch64")  # the machines that have such stores
 _TRUE = "splat (i1 true)"
 
 
@@ -124,7 +125,7 @@ def emit_store(ctx: Context, store: Store) -> None:
     base, stride = ramp
     if stride == 1:
         start = address(ctx, buffer, base)
-        if store.stream and mask is None:
+        if store.stream and mask is None and ctx.module.target.triple.startswith(_STREAMING):
             _store_past_caches(ctx, start, value, dtype)
         else:
             _store_contiguous(ctx, start, value, dtype, mask)
