@@ -265,6 +265,17 @@ def starts_at_zero(loop: For) -> bool:
     return loop.start == index(0)
 
 
+def restated(message: str, error: Exception, function: Function | None = None) -> ScheduleError:
+    """Another sentence for an error, with the nest that it shows, or that of a function."""
+    new = ScheduleError(message)
+    if function is not None:
+        new.nest = of_refusal(show(function), message)
+        new.__notes__ = [new.nest]
+        return new
+    new.nest, new.__notes__ = getattr(error, "nest", ""), list(getattr(error, "__notes__", []))
+    return new
+
+
 def refuse(function: Function, message: str, mark: str | None = None) -> NoReturn:
     """Raise ScheduleError with the printed nest as a note, the loop, block or buffer named
     `mark` marked in it, and those underlined that the message names in quotes."""

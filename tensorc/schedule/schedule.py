@@ -21,6 +21,7 @@ from tensorc.schedule.locate import (
     find_loop,
     loops_above,
     refuse,
+    restated,
 )  # fmt: skip
 from tensorc.schedule.navigation import child_blocks, consumers, output_blocks, producers
 from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform, plain
@@ -191,10 +192,10 @@ class Schedule:
         """Repeat the body of a loop instead of looping. See `primitives.loops.unroll`."""
         self.perform("unroll", (self._name(loop, LoopRef),))
 
-    def prefetch(self, loop: LoopRef | str, buffer, offset: int = 1) -> None:
-        """Ask for what a loop will read of a buffer some iterations later. See
-        `primitives.memory`."""
-        self.perform("prefetch", (self._name(loop, LoopRef), _buffer(buffer), offset))
+    def prefetch(self, place: LoopRef | BlockRef | str, buffer, offset: int = 1) -> None:
+        """Ask for what a loop, or that around a block, will read of a buffer some iterations later.
+        See `primitives.memory`."""
+        self.perform("prefetch", (self._place(place), _buffer(buffer), offset))
 
     def stream(self, block: BlockRef | str) -> None:
         """Let the stores of a block go past the caches. See `primitives.memory`."""
@@ -399,9 +400,9 @@ class Schedule:
                 if step.primitive in ("split", "fuse", "merge", "loop_partition") and name in _loops_in(
                     step.primitive, step.args
                 ):
-                    raise ScheduleError(
-                        f"{primitive}: loop {name!r} is gone, {step} replaced it"
-                    ) from error
+                    made = ", ".join(map(repr, step.results))
+                    text = f"{primitive}: loop {name!r} is gone, {step} replaced it by {made}"
+                    raise restated(text, error, self.function) from error
 
     def _loops(self, primitive: str, *args) -> tuple[LoopRef, ...]:
         return tuple([LoopRef(name, self._lineage) for name in self.perform(primitive, args)])

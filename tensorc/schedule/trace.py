@@ -23,6 +23,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
 from tensorc.ir.walk import walk_expr
+from tensorc.schedule.locate import restated
 from tensorc.schedule.primitives.annotations import (
     add_unit_loop,
     annotate,
@@ -104,7 +105,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "unroll": Primitive(unroll, (("loop", "loop"),)),
     "prefetch": Primitive(
         prefetch,
-        (("loop", "loop"), ("buffer", "buffer"), ("offset", "number")),
+        (("place", "place"), ("buffer", "buffer"), ("offset", "number")),
         defaults=(("offset", 1),),
     ),
     "stream": Primitive(stream, (("block", "block"),)),
@@ -330,9 +331,7 @@ def _renamed(step: Step, names: Mapping[tuple[str, str], str]) -> tuple[Any, ...
 
 
 def _misfit(number: int, step: Step, error: ScheduleError) -> NoReturn:
-    new = ScheduleError(f"step {number} of the trace, {step}, does not fit here: {error}")
-    new.nest, new.__notes__ = error.nest, list(getattr(error, "__notes__", []))
-    raise new from error
+    raise restated(f"step {number} of the trace, {step}, does not fit here: {error}", error) from error
 
 
 # JSON.

@@ -36,6 +36,15 @@ def test_prefetch():
     assert "{prefetch.A = 3, prefetch.C = 1}" in show(again)
 
 
+def test_prefetch_at_a_block():
+    function = vectorize(split(matmul(), "C.k", (None, 4))[0], "C.k.1")
+    assert "for C.k.0 in 0 .. 3 {prefetch.B = 1}" in show(prefetch(function, "C", "B"))
+    s = tc.schedule(doubled(16))
+    s.vectorize("Y.i")
+    message = "there is no loop around the block that runs one iteration after the other"
+    assert refused(prefetch, s.function, "Y", "X") == f"prefetch(block 'Y', 'X'): {message}"
+
+
 def test_stream():
     X, Y = doubled()
     function = tc.schedule([X, Y]).function

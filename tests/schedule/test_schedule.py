@@ -141,8 +141,9 @@ def test_a_loop_that_is_gone_is_explained():
         s.vectorize(k)
     assert str(caught.value) == (
         "vectorize: loop 'C.k' is gone, split(loop='C.k', factors=(None, 2), tail='auto') "
-        "replaced it"
+        "replaced it by 'C.k.0', 'C.k.1'"
     )
+    assert "    for C.k.0 in 0 .. 4" in caught.value.nest and caught.value.nest.count("^" * 5) == 2
 
 
 def test_names_are_suggested():

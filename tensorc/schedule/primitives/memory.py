@@ -9,15 +9,24 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import PREFETCH, Block, For
 from tensorc.ir.stmt import annotate as with_annotation
 from tensorc.ir.walk import substitute, walk_expr
-from tensorc.schedule.locate import Place, find_block, find_loop, refuse, replace
+from tensorc.schedule.locate import (
+    Place,
+    block_names,
+    find_block,
+    find_loop,
+    loop_names,
+    refuse,
+    replace,
+)
 from tensorc.schedule.regions import buffers_read, buffers_written, writers
 
 
-def prefetch(function: Function, loop: str, buffer: str, offset: int = 1) -> Function:
+def prefetch(function: Function, place: str, buffer: str, offset: int = 1) -> Function:
     """Ask for what a loop will read of a buffer `offset` iterations later, so that it is in the caches by then.
 
     for v in 0 .. 8: B   with ("A", 2)   ->   for v in 0 .. 8 {prefetch.A = 2}: B
 
+    `place` is the loop, or a block, for the innermost loop around it that runs one iteration after the other.
     What is computed does not change, nor what may be accessed. The window is worked out when code is made, so that
     other steps may follow; what then cannot be followed, such as a window that the loop does not move any more, is
     left out.
@@ -26,17 +35,30 @@ def prefetch(function: Function, loop: str, buffer: str, offset: int = 1) -> Fun
     the buffer, elsewhere in each iteration, and do not make it there. Where its indices are loaded from data, this
     must be data that the function does not write. Raises ScheduleError where a requirement is not met.
     """
+    at = _loop_of(function, place, buffer)
+    node: For = at.node
+    loop = node.var.name
     step = f"prefetch(loop {loop!r}, {buffer!r})"
-    place = find_loop(function, loop)
-    node: For = place.node
     if node.kind in ("vectorized", "thread"):
         refuse(function, f"{step}: it is a {node.kind} loop, whose iterations have no order to run ahead in", loop)
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 1:
         refuse(function, f"{step}: {offset!r} is no number of iterations, 1 or more", loop)
-    found = _read_below(step, place, buffer)
-    _check_moves(step, place, found)
+    found = _read_below(step, at, buffer)
+    _check_moves(step, at, found)
     notes = with_annotation(node.annotations, PREFETCH + found.name, offset)
-    return replace(place, For(node.var, node.start, node.extent, node.kind, node.body, notes))
+    return replace(at, For(node.var, node.start, node.extent, node.kind, node.body, notes))
+
+
+def _loop_of(function: Function, name: str, buffer: str) -> Place:
+    """The place of the loop of this name, or of the innermost one around the block of this name."""
+    if name not in block_names(function) or name in loop_names(function):
+        return find_loop(function, name)
+    place = find_block(function, name)
+    around = [loop for loop in place.loops if loop.kind in ("serial", "parallel")]
+    if not around:
+        message = "there is no loop around the block that runs one iteration after the other"
+        refuse(function, f"prefetch(block {name!r}, {buffer!r}): {message}", name)
+    return place.up_to(around[-1])
 
 
 def _read_below(step: str, place: Place, name: str) -> Buffer:

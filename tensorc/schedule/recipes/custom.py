@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorc.errors import ScheduleError, TensorcError
 from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.locate import restated
 from tensorc.schedule.recipes.access import Group
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
@@ -62,9 +63,7 @@ class Recipe:
         try:
             return call(*args)
         except TensorcError as error:
-            new = ScheduleError(f"recipe {self.name!r} on block {group.main.block!r}: {error}")
-            new.nest, new.__notes__ = getattr(error, "nest", ""), list(getattr(error, "__notes__", []))
-            raise new from error
+            raise restated(f"recipe {self.name!r} on block {group.main.block!r}: {error}", error) from error
         except Exception as error:
             problem = f"its {what} raised {type(error).__name__}: {error}"
             raise ScheduleError(f"recipe {self.name!r} on block {group.main.block!r}: {problem}") from error
