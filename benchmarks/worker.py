@@ -33,15 +33,25 @@ def prepare_torch(workload, inputs, threads):
     import torch
 
     torch.set_num_threads(threads)
-    arrays = [torch.from_numpy(array) for array in inputs]
+    arrays = [_in_torch(array) for array in inputs]
     function = workload.peers["torch"]
-    _check(workload, inputs, np.asarray(function(*arrays)))
+    result = function(*arrays)
+    _check(workload, inputs, np.asarray(result.float() if result.dtype is torch.bfloat16 else result))
 
     def call():
         with torch.inference_mode():
             function(*arrays)
 
     return call, {}
+
+
+def _in_torch(array):
+    """An array as a tensor; torch does not know NumPy's bfloat16."""
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def prepare_jax(workload, inputs, threads):
@@ -80,7 +90,7 @@ def _check(workload, inputs, output):
     expected = workload.reference(*[array.astype(np.float64) for array in inputs])
     scale = np.abs(expected).max() + 1e-30
     error = np.abs(np.asarray(output, np.float64) - expected).max() / scale
-    bound = 4 * np.finfo(np.float32).eps * max(1, workload.terms) ** 0.5 + 1e-6
+    bound = 4 * workload.epsilon * max(1, workload.terms) ** 0.5 + 1e-6
     if not error <= bound:
         raise ValueError(f"{workload.name}: relative error {error:.2e} exceeds {bound:.2e}")
 
