@@ -7,7 +7,6 @@ the rules that are exact for every value.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,7 +21,8 @@ from tensorc.arith.division import (
     remainder,
     remainder_symbolic,
 )  # fmt: skip
-from tensorc.dtypes import bool_, float32, float64, int64
+from tensorc.arith.identities import HOLDS, INTEGER, by_ranges, of_floats, of_wrapping
+from tensorc.dtypes import bool_, int64
 from tensorc.ir.expr import (
     EQ,
     GE,
@@ -55,7 +55,6 @@ from tensorc.ir.expr import (
     ShiftRight,
     Sub,
     Var,
-    add,
     cast,
     const,
     floordiv,
@@ -64,12 +63,8 @@ from tensorc.ir.expr import (
     logical_and,
     logical_not,
     logical_or,
-    maximum,
-    minimum,
     mod,
-    mul,
     neg,
-    sub,
 )  # fmt: skip
 from tensorc.ir.walk import children, rebuild, variables, walk_expr
 
@@ -298,14 +293,14 @@ class Simplifier:
         expr = self._operands(expr)
         a, b = expr.a, expr.b
         if type(a) is Const and type(b) is Const:
-            return Const(_HOLDS[type(expr)](a.value, b.value), bool_)
+            return Const(HOLDS[type(expr)](a.value, b.value), bool_)
         if a.dtype.lanes > 1 or a.dtype.is_float:
             return expr if a.dtype.lanes > 1 else self._truth(expr)
         if a.dtype.is_bool:
             return self._compare_bools(expr)
         if a == b:  # x < x  ->  false, x <= x  ->  true
-            return Const(_HOLDS[type(expr)](0, 0), bool_)
-        decided = _decided(expr, range_of_atom(a, self.domain), range_of_atom(b, self.domain))
+            return Const(HOLDS[type(expr)](0, 0), bool_)
+        decided = by_ranges(expr, range_of_atom(a, self.domain), range_of_atom(b, self.domain))
         return self._truth(expr) if decided is None else decided
 
     def _compare_bools(self, expr: Compare) -> Expr:
@@ -319,7 +314,7 @@ class Simplifier:
         a, b = self.form(expr.a), self.form(expr.b)
         if not (exact(*a, self.domain) and exact(*b, self.domain)):
             new = self._operands(expr)
-            return Const(_HOLDS[type(expr)](0, 0), bool_) if new.a == new.b else self._truth(new)
+            return Const(HOLDS[type(expr)](0, 0), bool_) if new.a == new.b else self._truth(new)
         found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
         return found if type(found) is Const else self._truth(found)
 
@@ -441,13 +436,13 @@ class Simplifier:
         if type(a) is Broadcast and type(b) is Broadcast:  # broadcast(a) + broadcast(b)  ->  broadcast(a + b)
             return Broadcast(self.simplify(type(expr)(a.value, b.value)), a.lanes)
         if dtype.is_float:
-            return _float(expr)
-        new = _INTEGER[type(expr)](a, b) if type(expr) in _INTEGER and dtype.lanes == 1 else expr
+            return of_floats(expr)
+        new = INTEGER[type(expr)](a, b) if type(expr) in INTEGER and dtype.lanes == 1 else expr
         if type(new) is not type(expr):
             return new
         if (new.a, new.b) == (a, b):
             new = expr
-        return self._fixed(_wrapping(new))
+        return self._fixed(of_wrapping(new))
 
     def _negation(self, expr: Neg) -> Expr:
         expr = self._operands(expr)
@@ -535,79 +530,8 @@ def _common_part(forms: list[Form]) -> tuple[Terms, list[Form]]:
     return common, [({a: k for a, k in terms.items() if a not in common}, constant) for terms, constant in forms]
 
 
-_HOLDS = {
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-}
-
-
 def _reads(expr: Expr) -> bool:
     return any(type(e) is Load for e in walk_expr(expr))
-
-
-def _decided(expr: Compare, a, b) -> Expr | None:
-    """A comparison of two numbers of which the ranges are known, where these settle it."""
-    if None in a or None in b:
-        return None
-    if a[1] < b[0]:
-        return Const(_HOLDS[type(expr)](0, 1), bool_)
-    if a[0] > b[1]:
-        return Const(_HOLDS[type(expr)](1, 0), bool_)
-    if a[1] == b[0] and type(expr) in (LE, GT):
-        return Const(type(expr) is LE, bool_)
-    if a[0] == b[1] and type(expr) in (GE, LT):
-        return Const(type(expr) is GE, bool_)
-    return None
-
-
-_INTEGER = {Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, Mod: mod, Min: minimum, Max: maximum}
-
-
-def _wrapping(expr: Expr) -> Expr:
-    """Identities of integers modulo a power of two."""
-    match expr:
-        case Sub(a, b) if a == b:  # x - x  ->  0
-            return const(0, expr.dtype) if expr.dtype.lanes == 1 else expr
-        case Min(a, b) | Max(a, b) if a == b:  # min(x, x)  ->  x
-            return a
-        case Add(Add(x, Const() as a), Const() as b):  # (x + a) + b  ->  x + (a + b)
-            return add(x, add(a, b))
-        case Mul(Mul(x, Const() as a), Const() as b):  # (x * a) * b  ->  x * (a * b)
-            return mul(x, mul(a, b))
-    return expr
-
-
-def _float(expr: Binary) -> Expr:
-    """Identities of IEEE numbers, and arithmetic on two literals; each with at most the one rounding it had."""
-    match expr:
-        case Mul(x, Const(1.0)) | Mul(Const(1.0), x) | Div(x, Const(1.0)):  # x * 1  ->  x
-            return x
-        case Sub(x, Const(0.0 as zero)) if math.copysign(1, zero) > 0:  # x - 0  ->  x, for x = -0 too
-            return x
-        case Add(x, Const(0.0 as zero)) if math.copysign(1, zero) < 0:  # x + -0  ->  x
-            return x
-        case Min(x, y) | Max(x, y) if x == y:  # min(x, x)  ->  x
-            return x
-        case Add(Const(a), Const(b)) | Sub(Const(a), Const(b)) | Mul(Const(a), Const(b)):
-            return _folded(expr, a, b)
-        case Div(Const(a), Const(b)) if b != 0:
-            return _folded(expr, a, b)
-    return expr
-
-
-_FOLD = {Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, Div: lambda a, b: a / b}
-
-
-def _folded(expr: Binary, a: float, b: float) -> Expr:
-    # double precision has more than twice float32's digits, so that rounding its results again is exact
-    if expr.dtype is not float32 and expr.dtype is not float64:
-        return expr
-    value = _FOLD[type(expr)](a, b)
-    return expr if math.isnan(value) else const(value, expr.dtype)
 
 
 def _ramp(s: Simplifier, expr: Ramp) -> Expr:
