@@ -20,7 +20,8 @@ MAX_ALIGNMENT = 64
 class Module:
     """One compiled function with its helpers.
 
-    `offsets` places each workspace buffer, in bytes; these and the two sizes are over the scalars.
+    `offsets` places each workspace buffer, in bytes; these and the two sizes are over the scalars. `parts` are the ids
+    of statements that become functions of their own.
     """
 
     symbol: str
@@ -36,6 +37,7 @@ class Module:
     parallel: bool = False
     tasks: int = 0
     nontemporal: bool = False
+    parts: set[int] = field(default_factory=set)
 
     def declare(self, name: str, signature: str) -> None:
         """Declare an external function: `signature` is "result (arguments) attributes"."""

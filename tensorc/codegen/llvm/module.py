@@ -14,7 +14,7 @@ from tensorc.artifact import Artifact, Param
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
 from tensorc.codegen.llvm.memory import settle_streams
-from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function
+from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function, find_parts
 from tensorc.codegen.llvm.stmt import emit_stmt
 from tensorc.codegen.llvm.workspace import emit_sizes, plan_workspace
 from tensorc.errors import UnsupportedError
@@ -103,7 +103,7 @@ def compile(
 def _emit(function: Function, target: Target) -> Module:
     symbol = "tensorc_" + re.sub(r"\W", "_", function.name, flags=re.ASCII)
     offsets, workspace, thread_workspace = plan_workspace(function.body, _domain(function))
-    module = Module(symbol, target, offsets, workspace, thread_workspace)
+    module = Module(symbol, target, offsets, workspace, thread_workspace, parts=find_parts(function.body))
     written = {stmt.buffer for stmt in walk(function.body) if type(stmt) is Store}
     pointers = {}
     for position, buffer in enumerate(function.params):

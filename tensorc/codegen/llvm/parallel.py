@@ -1,22 +1,27 @@
-"""Parallel loops as tasks on the thread pool.
+"""Parallel loops as tasks on the thread pool, and parts of long functions.
 
 The body of a loop becomes a function of its own, which gets what it uses through a closure on the
-stack.
+stack. A part is called with what it uses.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer, index
 from tensorc.codegen.llvm.expr import intrinsic
 from tensorc.codegen.llvm.memory import mark_written, settle_streams
-from tensorc.codegen.llvm.stmt import LOOPS, add, emit_loop, emit_stmt, fail, written_in
+from tensorc.codegen.llvm.stmt import LOOPS, PARTS, add, emit_loop, emit_stmt, fail, written_in
 from tensorc.dtypes import int64
-from tensorc.ir.expr import Buffer, Expr, Load, Var
-from tensorc.ir.stmt import Alloc, Check, For, Prefetch, Stmt, Store
+from tensorc.ir.expr import Buffer, Const, Expr, Load, Var
+from tensorc.ir.stmt import Alloc, Check, For, Prefetch, Seq, Stmt, Store
 from tensorc.ir.walk import exprs, walk, walk_expr
+
+MANY_PARTS = 12  # from so many nests on, each is a function of its own
+PART_LOOPS = 8  # around which an allocation belongs to the part
+PART_ELEMENTS = 1024  # of a buffer that may be accumulators
 
 _PROTOTYPE = "void (ptr, ptr, i64, i64)"
 
@@ -40,7 +45,7 @@ def emit_parallel(ctx: Context, loop: For) -> None:
     module.parallel = True
     can_fail = any(type(stmt) is Check for stmt in walk(loop.body))
     flag = _new_flag(ctx) if can_fail else None
-    task, arguments = _capture(ctx, loop, start, flag)
+    task, arguments = _capture(ctx, loop.body, start, flag)
     begin, end = Value("%begin", "i64"), Value("%end", "i64")
     emit_loop(
         task,
@@ -75,6 +80,56 @@ def emit_parallel(ctx: Context, loop: For) -> None:
 LOOPS["parallel"] = emit_parallel
 
 
+def find_parts(stmt: Stmt) -> set[int]:
+    """The ids of the statements of a long function that become functions of their own: loops, with what they
+    accumulate in. LLVM takes more than twice the time for twice the code in one function."""
+    found: list[Stmt] = []
+
+    def visit(s: Stmt) -> None:
+        match s:
+            case For(kind="serial"):
+                found.append(s)
+            case Seq(stmts):
+                for inner in stmts:
+                    visit(inner)
+            case Alloc(buffer, body):
+                loops = [inner for inner in walk(body) if type(inner) is For] if _is_small(buffer) else []
+                if 0 < len(loops) <= PART_LOOPS and not any(loop.kind == "parallel" for loop in loops):
+                    found.append(s)
+                else:
+                    visit(body)
+
+    visit(stmt)
+    return {id(s) for s in found} if len(found) >= MANY_PARTS else set()
+
+
+def _is_small(buffer: Buffer) -> bool:
+    """Whether a buffer may be held in registers."""
+    return buffer.scope == "local" and math.prod([e.value for e in buffer.shape if type(e) is Const]) <= PART_ELEMENTS
+
+
+def emit_part(ctx: Context, stmt: Stmt) -> None:
+    """A statement as a function of its own."""
+    module, build = ctx.module, ctx.builder
+    name = f"{module.symbol}.part{module.tasks}"
+    module.tasks += 1
+    part, arguments = _capture(ctx, stmt, index(0), None)
+    arguments += [Argument("ptr noalias %error", ctx.error), Argument("i64 %threads", ctx.threads)]
+    part.threads = Value("%threads", "i64")
+    emit_stmt(part, stmt)
+    settle_streams(part)
+    part.builder.end("ret i32 0")
+    emit_function(module, name, [a.declared for a in arguments], part.builder)
+    status = build.emit(f"call i32 @{name}({', '.join([a.passed.typed for a in arguments])})", "i32")
+    for buffer in written_in(ctx, stmt):
+        mark_written(ctx, buffer)
+    if any(type(inner) is Check for inner in walk(stmt)):
+        fail(ctx, build.emit(f"icmp eq {status.typed}, 0", "i1"), lambda: None)
+
+
+PARTS.append(emit_part)
+
+
 def _iteration(task: Context, loop: For, value: Value, start: Value) -> None:
     task.variables[loop.var] = add(
         task, value, start if start.const is not None else Value("%start", "i64")
@@ -92,10 +147,10 @@ def _new_flag(ctx: Context) -> Value:
 
 
 def _capture(
-    ctx: Context, loop: For, start: Value, flag: Value | None
+    ctx: Context, body: Stmt, start: Value, flag: Value | None
 ) -> tuple[Context, list[Argument]]:
     """A context for the task, with all that the body reads of the surroundings as arguments."""
-    variables, buffers, written = _free(loop.body, ctx.module.offsets)
+    variables, buffers, written = _free(body, ctx.module.offsets)
     inner: dict[Var, Value] = {}
     pointers: dict[Buffer, Pointer] = {}
     arguments: list[Argument] = []

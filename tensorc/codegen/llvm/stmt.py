@@ -31,11 +31,16 @@ from tensorc.ir.stmt import (
 from tensorc.ir.walk import walk
 
 LOOPS: dict[str, Callable[[Context, For], None]] = {}  # by kind; "parallel" is added by parallel.py
+PARTS: list[Callable[[Context, Stmt], None]] = []  # what makes a function of a part; parallel.py adds it
 
 
 def emit_stmt(ctx: Context, stmt: Stmt) -> None:
     """Append a statement to the function at hand."""
     ctx.memo = {}
+    if id(stmt) in ctx.module.parts:
+        ctx.module.parts.discard(id(stmt))
+        PARTS[0](ctx, stmt)
+        return
     match stmt:
         case Store(mask=mask) if mask is not None and stmt.indices[0].dtype.lanes == 1:
             emit_stmt(ctx, If(mask, Store(stmt.buffer, stmt.indices, stmt.value)))
