@@ -299,9 +299,12 @@ def replace_buffers(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """Every statement in a statement, itself first."""
-    yield stmt
-    for inner in substmts(stmt):
-        yield from walk(inner)
+    stack = [stmt]
+    while stack:
+        s = stack.pop()
+        yield s
+        inner = substmts(s)
+        stack.extend(inner if len(inner) < 2 else reversed(inner))
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:

@@ -90,19 +90,30 @@ def _places(stmt: Stmt, path: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
             yield from _places(inner, path)
 
 
+def _path_to(stmt: Stmt, kind: type, name: str) -> tuple[Stmt, ...] | None:
+    """The path from a statement to the first loop or block of a name at or below it."""
+    if type(stmt) is kind and (stmt.var.name if kind is For else stmt.name) == name:
+        return (stmt,)
+    for inner in () if type(stmt) is Block else substmts(stmt):
+        path = _path_to(inner, kind, name)
+        if path is not None:
+            return (stmt, *path)
+    return None
+
+
 def find_loop(function: Function, name: str) -> Place:
     """The place of the loop of this name; raises ScheduleError if there is none."""
-    for path in _places(function.body, ()):
-        if type(path[-1]) is For and path[-1].var.name == name:
-            return Place(function, path)
+    path = _path_to(function.body, For, name)
+    if path is not None:
+        return Place(function, path)
     _unknown(function, "loop", name, [loop.var.name for loop in all_loops(function)])
 
 
 def find_block(function: Function, name: str) -> Place:
     """The place of the block of this name; raises ScheduleError if there is none."""
-    for path in _places(function.body, ()):
-        if type(path[-1]) is Block and path[-1].name == name:
-            return Place(function, path)
+    path = _path_to(function.body, Block, name)
+    if path is not None:
+        return Place(function, path)
     _unknown(function, "block", name, [block.name for block in all_blocks(function)])
 
 
@@ -126,12 +137,25 @@ def all_blocks(function: Function) -> tuple[Block, ...]:
 
 def loops_below(stmt: Stmt) -> tuple[For, ...]:
     """The loops in a statement, itself included, in program order."""
-    return tuple([path[-1] for path in _places(stmt, ()) if type(path[-1]) is For])
+    return tuple([found for found in _loops_and_blocks(stmt) if type(found) is For])
 
 
 def blocks_below(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in a statement, itself included, in program order."""
-    return tuple([path[-1] for path in _places(stmt, ()) if type(path[-1]) is Block])
+    return tuple([found for found in _loops_and_blocks(stmt) if type(found) is Block])
+
+
+def _loops_and_blocks(stmt: Stmt) -> list[Stmt]:
+    """The loops and blocks in a statement, itself included, in program order, none inside blocks."""
+    found: list[Stmt] = []
+    stack = [stmt]
+    while stack:
+        stmt = stack.pop()
+        if type(stmt) is For or type(stmt) is Block:
+            found.append(stmt)
+        if type(stmt) is not Block:
+            stack.extend(reversed(substmts(stmt)))
+    return found
 
 
 def block_places(place: Place) -> tuple[Place, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tensorc as tc
+from tensorc import te
 from tensorc.codegen.llvm import compile
 from tensorc.ir import parse
 from tensorc.target import Target
@@ -80,3 +82,47 @@ function f(p: int64[n], out b: int64[n])
         run(function, np.array([1, 2, 3, 11, 4, 12]), b, scalars=(6,), threads=3)
     assert caught.value.args[0] == "p is too big" and caught.value.args[1] in (11, 12)
     np.testing.assert_array_equal(b[:3], [1, 2, 3])  # the loop after it did not run
+
+
+def chain(stages: int):
+    """Sums of neighbours, sums of rows, and rows that data choose: stage by stage, none to be inlined."""
+    X = te.placeholder((6, 40), "int64", name="X")
+    at = te.placeholder((6,), "int64", name="at")
+    T = X
+    for number in range(stages):
+        T = _stage(number, T, at)
+    return [X, at, T]
+
+
+def _stage(number: int, T, at):
+    k = te.reduce_axis(40, name="k")
+    match number % 3:
+        case 0:
+            body = lambda i, j: T[i, j] + T[5 - i, 39 - j]
+        case 1:
+            body = lambda i, j: te.sum(T[i, k], axis=k) - T[i, j] * 3
+        case _:
+            body = lambda i, j: T[at[i], j] + T[i, 39 - j]
+    return te.compute((6, 40), body, name=f"S{number}")
+
+
+def test_long_functions_are_made_of_parts():
+    kernel = tc.build(chain(24), threads=1)
+    assert kernel.source("llvm").count("define internal i32 @tensorc_main.part") >= 12
+    short = tc.build(chain(3), threads=1)
+    assert ".part" not in short.source("llvm")
+    x = np.random.default_rng(0).integers(-9, 9, (6, 40))
+    at = np.array([3, 3, 0, 5, 1, 2])
+    t = x
+    for number in range(24):
+        if number % 3 == 0:
+            t = t + t[::-1, ::-1]
+        elif number % 3 == 1:
+            t = t.sum(1, keepdims=True) - t * 3
+        else:
+            t = t[at] + t[:, ::-1]
+    assert np.array_equal(kernel(x, at), t)
+    with pytest.raises(tc.ArgumentError, match="index 6 of dimension 0"):
+        kernel(x, np.array([3, 3, 0, 6, 1, 2]))
+    assert np.array_equal(kernel(x, at), t)
+    assert any(loop.name.startswith("S1") for nest in kernel.report().nests for loop in nest.loops)

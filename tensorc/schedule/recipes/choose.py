@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from tensorc.ir.expr import Call, Const, Expr, IfThenElse, Load
+from tensorc.ir.expr import Buffer, Call, Const, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
-from tensorc.schedule.locate import all_blocks, find_block
+from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.recipes.custom import Recipe
-from tensorc.schedule.regions import writers
+from tensorc.schedule.regions import buffers_written
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -77,37 +77,57 @@ def schedule_function(
 
 def inline_cheap(s: Schedule) -> None:
     """Inline each elementwise stage whose repetition costs less than a trip through memory."""
-    for block in all_blocks(s.function):
-        now = find_block(s.function, block.name).node  # with what was inlined into it
-        if _is_inlinable(s.function, now):
-            s.compute_inline(block.name)
+    accesses = _Accesses()
+    for name in [block.name for block in all_blocks(s.function)]:
+        blocks = all_blocks(s.function)
+        now = next(block for block in blocks if block.name == name)  # with what was inlined into it
+        if _is_inlinable(s.function, now, blocks, accesses):
+            s.compute_inline(name)
 
 
-def _is_inlinable(function: Function, block: Block) -> bool:
+class _Accesses:
+    """What each block loads and stores, found once for each."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Block, dict[Buffer, list[Load]], frozenset[Buffer]]] = {}
+
+    def loads(self, block: Block) -> dict[Buffer, list[Load]]:
+        return self._of(block)[1]
+
+    def stores(self, block: Block) -> frozenset[Buffer]:
+        return self._of(block)[2]
+
+    def _of(self, block: Block) -> tuple[Block, dict[Buffer, list[Load]], frozenset[Buffer]]:
+        known = self._known.get(id(block))
+        if known is None:  # the block is kept, so that its id stays its own
+            loads: dict[Buffer, list[Load]] = {}
+            for e in all_exprs(block):
+                if type(e) is Load:
+                    loads.setdefault(e.buffer, []).append(e)
+            known = self._known[id(block)] = (block, loads, frozenset(buffers_written(block)))
+        return known
+
+
+def _is_inlinable(function: Function, block: Block, blocks: tuple[Block, ...], accesses: _Accesses) -> bool:
     if block.init is not None or type(block.body) is not Store or any(it.kind != "spatial" for it in block.iters):
         return False
     buffer = block.body.buffer
     if buffer in function.params or tuple(it.var for it in block.iters) != block.body.indices:
         return False
-    if len(writers(function, buffer)) > 1:
+    if sum(buffer in accesses.stores(other) for other in blocks) > 1:
         return False
-    own = [e for e in walk_expr(block.body.value) if type(e) is Load and e.buffer is buffer]
-    readers = [other for other in all_blocks(function) if _loads(other, buffer)]
-    if not readers or own:
+    readers = [other for other in blocks if buffer in accesses.loads(other)]
+    if not readers or buffer in accesses.loads(block):
         return False
     deepest = max([_depth(e) for reader in readers for inner in walk(reader) for e in exprs(inner)])
     if _depth(block.body.value) + deepest > DEEPEST:
         return False
     if any(it.kind == "reduce" for reader in readers for it in reader.iters):
         return _is_trivial(block.body.value)
-    found = [(reader.name, load) for reader in readers for load in _loads(reader, buffer)]
+    found = [(reader.name, load) for reader in readers for load in accesses.loads(reader)[buffer]]
     if len(found) * sum(1 for _ in walk_expr(block.body.value)) > LARGEST:
         return False
     return _cost(block.body.value) * (len(set(found)) - 1) <= CHEAP
-
-
-def _loads(block: Block, buffer) -> list[Load]:
-    return [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
 
 
 def _depth(value: Expr) -> int:
