@@ -219,7 +219,7 @@ CASES = {
     "row_sum": [row_sum(m, n) for m, n in ((1, 1), (3, 5), (2, 100), (5, 64))],
     "column_max": [column_max(m, n) for m, n in ((1, 1), (5, 3), (7, 100), (2, 0), (37, 270))],
     "no_column": [no_column(4, 3), no_column(0, 2)],
-    "matvec": [matvec(3, 70), matvec(20, 2)],
+    "matvec": [matvec(3, 70), matvec(20, 2), matvec(9, 300)],
     "bias_add": [bias_add(m, n) for m, n in ((1, 1), (3, 5), (5, 100), (0, 4))],
     "transpose": [transpose(3, 40), transpose(17, 17)],
     "softmax": [softmax(3, 5), softmax(2, 100)],
@@ -336,3 +336,13 @@ def test_what_takes_time_to_compute_does_not_wait_for_memory():
     X = te.placeholder((1 << 24,), name="X")
     s = schedule_function(te.lower([X, te.compute((1 << 24,), lambda i: te.exp(X[i]), name="Y")]), TARGETS[1], 1)
     assert "stream" not in s.show()
+
+
+def test_rows_that_share_an_operand_are_reduced_side_by_side():
+    function = te.lower(matvec(20, 700))
+    s = schedule_function(function, TARGETS[2], 1)
+    assert [s.extent(loop) for loop in s.loops("y")] == [5, 11, 4, 64]
+    alone = schedule_function(function, TARGETS[2], 1, Replay({"y.beside": False}))
+    assert [alone.extent(loop) for loop in alone.loops("y")] == [20, 11, 64]
+    sums = schedule_function(te.lower(row_sum(20, 700)), TARGETS[2], 1)  # nothing is shared here
+    assert [sums.extent(loop) for loop in sums.loops("S")] == [20, 11, 64]

@@ -18,6 +18,7 @@ from tensorc.target import Target
 
 ACCUMULATORS = 4  # vectors in flight: enough to hide the latency of an addition
 ROWS = 8  # that a pass over long rows takes together, so that partial results come and go once for so many terms
+SIDE_BY_SIDE = 4  # results that share the loads of an operand, where loads are the limit and not memory
 LONG = 1024  # bytes of a row from which on it is walked along: the next one is on another page
 UNKNOWN_EXTENT = 256
 
@@ -27,6 +28,7 @@ class Plan:
     """`axis` becomes vectors of `lanes` elements, `vectors` of them side by side; `parallel`: share the outer loops.
 
     With `rows`, so many terms are added in one pass over `block` vectors of results, which stay in the level-1 cache.
+    `beside` is an axis of which several results are reduced together, as they share an operand.
     """
 
     axis: str | None
@@ -35,6 +37,7 @@ class Plan:
     parallel: bool
     rows: int = 0
     block: int = 0
+    beside: str | None = None
 
 
 def matches(pattern: Pattern) -> bool:
@@ -56,11 +59,25 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     work = math.prod(a.extent or UNKNOWN_EXTENT for a in own) * pattern.cost / lanes
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
     rows = knobs.choice("rows", (0, 4, ROWS, 2 * ROWS), default=ROWS) if _walks_rows(pattern, axis) else 0
+    shared = _shares_operand(pattern, axis)
+    near = all(load.size is not None and load.size * load.itemsize <= target.l2 for load in pattern.loads)
+    beside = shared if shared is not None and knobs.choice("beside", (True, False), default=near) else None
     block = target.l1 // (2 * lanes * pattern.store.itemsize)
     if parallel:
         block = min(block, -(-extent // (2 * lanes * threads)))
     block = max(1, min(block, -(-extent // lanes)))
-    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1, rows, block)
+    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1, rows, block, beside)
+
+
+def _shares_operand(pattern: Pattern, axis: Axis | None) -> str | None:
+    """The innermost axis of the result whose neighbours read one long operand in common, beside one of their own."""
+    last = pattern.spatial[-1] if pattern.spatial else None
+    if axis is None or axis.kind != "reduce" or last is None or not pattern.is_box:
+        return None
+    if (last.extent or UNKNOWN_EXTENT) < 2 * SIDE_BY_SIDE or (axis.extent or UNKNOWN_EXTENT) * pattern.itemsize < LONG:
+        return None
+    along = [last.name in load.axes for load in pattern.loads if axis.name in load.axes]
+    return last.name if any(along) and not all(along) else None
 
 
 def _walks_rows(pattern: Pattern, axis: Axis | None) -> bool:
@@ -97,8 +114,13 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
             at = reduce.index(loop)
             reduce[at], lane = s.split(loop, factors=(None, plan.vectors * plan.lanes))
             first_reduce = reduce[0]
-            if at < len(reduce) - 1:
-                s.reorder(*reduce[at:], lane)
+            inner = [*reduce[at:], lane] if at < len(reduce) - 1 else []
+            if plan.beside is not None:
+                spatial[-1], row = s.split(spatial[-1], factors=(None, SIDE_BY_SIDE))
+                inner = [*reduce, row, lane]
+                s.unroll(row)
+            if inner:
+                s.reorder(*inner)
             s.vectorize(lane)
     if plan.parallel and spatial:
         share(s, spatial)
