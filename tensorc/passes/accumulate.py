@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, field
 
 from tensorc.arith import Domain, affine, can_prove, simplify
+from tensorc.arith.bounds import at_lane
 from tensorc.ir.expr import (
     EQ,
     Binary,
@@ -364,6 +365,7 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
     """Whether different settings of the unrolled loops, and different lanes, name different
     elements."""
     known: set[Var | None] = set()
+    places: list[Expr] = []  # whose lanes are no ramp, such as those of a tile over several dimensions
     wanted: set[Var | None] = {each.var for each in inner}
     extents = {each.var: each.extent.value for each in inner if type(each.extent) is Const}
     for expr in indices:
@@ -376,7 +378,9 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
             terms.append((abs(expr.stride.value), expr.lanes, None))
             wanted.add(None)
         elif expr.dtype.lanes > 1:
-            return False
+            wanted.add(None)
+            places.append(expr)
+            continue
         for atom, scale in affine(base).terms:
             if type(atom) is Var and atom in extents:
                 terms.append((abs(scale), extents[atom], atom))
@@ -384,7 +388,16 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
                 break
         else:
             known |= _told_apart(terms)
+    if places and _are_different_lanes(places):
+        known.add(None)
     return wanted <= known
+
+
+def _are_different_lanes(places: list[Expr]) -> bool:
+    """Whether vectors of constants differ, taken together, in any two lanes."""
+    lanes = range(places[0].dtype.lanes)
+    found = [tuple([simplify(at_lane(expr, index(lane))) for expr in places]) for lane in lanes]
+    return len(set(found)) == len(found) and all([type(e) is Const for place in found for e in place])
 
 
 def _told_apart(terms: list[tuple[int, int, Var | None]]) -> set[Var | None]:

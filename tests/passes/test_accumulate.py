@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorc.ir.printer import show
+from tensorc.passes import lower
 from tensorc.passes.accumulate import promote_accumulators
 from tests.passes.same import assert_same, assert_text, program
 
@@ -210,3 +211,27 @@ def test_a_sum_that_is_read_in_the_loop_has_no_accumulator_a_lane():
             C[0] = C[0] + reduce_add(A[ramp(k * 8, 1, 8)])
             D[k] = C[0]
     """)
+
+
+def test_a_tile_over_two_dimensions():
+    function = program("""
+        function f(A: int32[6, 4], out C: int32[3, 2, 2])
+          for t in 0 .. 3 unrolled
+            for i in 0 .. 2
+              for j in 0 .. 2
+                C[t, i, j] = int32(0)
+          for k in 0 .. 6
+            for t in 0 .. 3 unrolled
+              C[t, ramp(0, 1, 4) // broadcast(2, 4), ramp(0, 1, 4) % broadcast(2, 4)] = \
+C[t, ramp(0, 1, 4) // broadcast(2, 4), ramp(0, 1, 4) % broadcast(2, 4)] + A[k, ramp(0, 1, 4)]
+    """)
+    flat = lower(function)
+    assert "C.acc[ramp(t * 4, 1, 4)] = C.acc[ramp(t * 4, 1, 4)] + A[ramp(k * 4, 1, 4)]" in show(flat)
+    assert_same(function, flat)
+    overlapping = program("""
+        function f(A: int32[6, 4], out C: int32[2, 4])
+          for k in 0 .. 6
+            C[ramp(0, 1, 4) // broadcast(4, 4), ramp(0, 1, 4) % broadcast(2, 4)] = \
+C[ramp(0, 1, 4) // broadcast(4, 4), ramp(0, 1, 4) % broadcast(2, 4)] + A[k, ramp(0, 1, 4)]
+    """)
+    assert "C.acc" not in show(lower(overlapping))
