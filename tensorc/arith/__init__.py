@@ -5,8 +5,10 @@ from tensorc.arith.bounds import Domain, Interval, bounds
 from tensorc.arith.index_map import IndexMap, is_injective
 from tensorc.arith.prove import can_prove
 from tensorc.arith.simplify import simplify
+from tensorc.arith.wrapping import LARGEST, is_wild
 
 __all__ = [
+    "LARGEST",
     "Affine",
     "Domain",
     "IndexMap",
@@ -15,5 +17,6 @@ __all__ = [
     "bounds",
     "can_prove",
     "is_injective",
+    "is_wild",
     "simplify",
 ]

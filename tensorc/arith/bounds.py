@@ -12,6 +12,7 @@ from math import gcd
 
 from tensorc.arith.affine import Terms, add_scaled, drop_zeros, factors, linear, multiply
 from tensorc.arith.intervals import UNKNOWN, Range, hull, meet, operation, ordered, within
+from tensorc.arith.wrapping import LARGEST, is_value, is_wild, wrapped
 from tensorc.dtypes import bool_, int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
@@ -64,7 +65,7 @@ class Domain:
     conditions known to hold (True) or not to hold (False).
     """
 
-    __slots__ = ("_about", "_canonical", "_memo", "_own", "_search", "facts", "opaque", "ranges", "truths")
+    __slots__ = ("_about", "_canonical", "_memo", "_own", "_search", "_sizes", "facts", "opaque", "ranges", "truths")
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Domain:
         self.truths = {} if truths is None else truths
         self.opaque = opaque  # the conditions with atoms that simplification may change
         self._memo: dict[Expr, Range] = {}
+        self._sizes: dict[Expr, int | None] = {}
         self._about: dict[Expr, list[Fact]] | None = None
         self._own: dict[Expr, list[Fact]] = {}
         self._search = _Search()
@@ -94,7 +96,7 @@ class Domain:
         extent = extent.value if type(extent) is Const else extent
         if type(start) is int and type(extent) is int:
             return self._with_range(var, (start, start + extent - 1))
-        first, below = linear(as_index(start)), linear(as_index(extent))
+        first, below = value_form(as_index(start), self), value_form(as_index(extent), self)
         last = dict(first[0])
         add_scaled(last, below[0], 1)
         last, end = drop_zeros(last), first[1] + below[1] - 1
@@ -164,9 +166,7 @@ class Domain:
     def _with_comparison(self, operator: str, a: Expr, b: Expr) -> Domain:
         if a.dtype is not int64:
             return self._with_typed(operator, a, b)
-        left, right = linear(a), linear(b)
-        if not (exact(*left, self) and exact(*right, self)):
-            return self
+        left, right = value_form(a, self), value_form(b, self)
         terms = dict(left[0])
         add_scaled(terms, right[0], -1)
         terms, constant = drop_zeros(terms), left[1] - right[1]
@@ -214,7 +214,7 @@ class Domain:
         for atom, scale in terms.items():
             if type(atom) is (Min if scale > 0 else Max):  # min(a, b) >= c  is  a >= c and b >= c
                 for operand in (atom.a, atom.b):
-                    form, offset = _replaced(terms, constant, atom, operand)
+                    form, offset = _replaced(terms, constant, atom, operand, domain)
                     domain = domain._with_fact(form, offset) if form else domain
                 return domain
         if len(terms) == 1:
@@ -238,7 +238,7 @@ class Domain:
         """A bound of x // c bounds x."""
         if type(atom) is not FloorDiv or type(atom.b) is not Const or atom.b.value <= 0:
             return self
-        terms, offset = linear(atom.a)
+        terms, offset = value_form(atom.a, self)
         divisor = atom.b.value
         if scale > 0:  # x // c >= q  is  x >= c * q
             return self._with_fact(terms, offset - divisor * -(constant // scale)) if terms else self
@@ -358,8 +358,7 @@ def range_of(expr: Expr, domain: Domain) -> Range:
     """The range of a scalar integer or bool expression, by ranges and facts."""
     if expr.dtype is not int64:
         return range_of_atom(expr, domain)
-    terms, constant = linear(expr)
-    return range_of_form(terms, constant, domain)
+    return range_of_form(*value_form(expr, domain), domain)
 
 
 def range_of_form(terms: Terms, constant: int, domain: Domain) -> Range:
@@ -481,11 +480,11 @@ def _eliminate(terms: Terms, constant: int, atom: Expr, fact: Fact, domain: Doma
     return None if found is None else -(-found // m)
 
 
-def _replaced(terms: Terms, constant: int, atom: Expr, value: Expr) -> Fact:
+def _replaced(terms: Terms, constant: int, atom: Expr, value: Expr, domain: Domain) -> Fact:
     """A form with a value in the place of one of its atoms."""
     rest = dict(terms)
     scale = rest.pop(atom)
-    form, offset = linear(value)
+    form, offset = value_form(value, domain)
     add_scaled(rest, form, scale)
     return drop_zeros(rest), constant + scale * offset
 
@@ -505,7 +504,7 @@ def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -
             continue
         least = None
         for value, inside in cases:
-            found = lower(*_replaced(terms, constant, atom, value), inside, enough, depth)
+            found = lower(*_replaced(terms, constant, atom, value, inside), inside, enough, depth)
             if found is None:
                 return None
             least = found if least is None else min(least, found)
@@ -527,11 +526,11 @@ def nonnegative(terms: Terms, constant: int, domain: Domain) -> bool:
 
 def _nonnegative_quotient(terms: Terms, constant: int, quotient: FloorDiv, scale: int, domain: Domain) -> bool:
     """For d > 0: x // d <= r where x < (r + 1) * d, and x // d >= -r where x >= -r * d."""
-    divisor = linear(quotient.b)
+    divisor = value_form(quotient.b, domain)
     least = range_of_form(*divisor, domain)[0]
     if least is None or least < 1:
         return False
-    numerator = linear(quotient.a)
+    numerator = value_form(quotient.a, domain)
     rest = {atom: coefficient for atom, coefficient in terms.items() if atom is not quotient}
     form, offset = multiply(rest, constant + (scale < 0), *divisor)
     form = dict(form)
@@ -543,7 +542,7 @@ def _own_facts(atom: Expr, domain: Domain) -> list[Fact]:
     """What an operation tells of its own value."""
     match atom:
         case FloorDiv(x, Const(c)) if c > 0:  # c * (x // c) <= x <= c * (x // c) + c - 1
-            facts = [_difference(x, atom, c, 0), _difference(atom, x, 1, c - 1, c)]
+            facts = [_difference(domain, x, atom, c, 0), _difference(domain, atom, x, 1, c - 1, c)]
             rest = Mod(x, atom.b)
             if domain.knows(rest):  # x - c * (x // c) == x % c
                 facts += [_minus(facts[0], rest, 1, 0), _minus(facts[1], rest, -1, 1 - c)]
@@ -553,24 +552,24 @@ def _own_facts(atom: Expr, domain: Domain) -> list[Fact]:
             least = range_of(divisor, domain)[0]
             if least is not None and least >= 1:
                 if type(divisor) is not Const:  # x % d <= d - 1
-                    facts.append(_difference(divisor, atom, 1, -1))
+                    facts.append(_difference(domain, divisor, atom, 1, -1))
                 lo = range_of(x, domain)[0]
                 if lo is not None and lo >= 0:  # x % d <= x
-                    facts.append(_difference(x, atom, 1, 0))
+                    facts.append(_difference(domain, x, atom, 1, 0))
             return facts
         case Min(a, b):
-            return [_difference(a, atom, 1, 0), _difference(b, atom, 1, 0)]
+            return [_difference(domain, a, atom, 1, 0), _difference(domain, b, atom, 1, 0)]
         case Max(a, b):
-            return [_difference(atom, a, 1, 0), _difference(atom, b, 1, 0)]
+            return [_difference(domain, atom, a, 1, 0), _difference(domain, atom, b, 1, 0)]
         case Mul():
             return _product_facts(atom, domain)
     return []
 
 
-def _difference(a: Expr, b: Expr, scale: int, constant: int, scale_a: int = 1) -> Fact:
+def _difference(domain: Domain, a: Expr, b: Expr, scale: int, constant: int, scale_a: int = 1) -> Fact:
     """The fact scale_a * a - scale * b + constant >= 0."""
     terms: Terms = {}
-    (terms_a, constant_a), (terms_b, constant_b) = linear(a), linear(b)
+    (terms_a, constant_a), (terms_b, constant_b) = value_form(a, domain), value_form(b, domain)
     add_scaled(terms, terms_a, scale_a)
     add_scaled(terms, terms_b, -scale)
     return drop_zeros(terms), constant + scale_a * constant_a - scale * constant_b
@@ -602,22 +601,92 @@ def _product_facts(atom: Mul, domain: Domain) -> list[Fact]:
 
 
 def exact(terms: Terms, constant: int, domain: Domain) -> bool:
-    """Whether the value of a form surely is the exact sum.
-
-    Index arithmetic is. An int64 that was read from memory counts as an index once something is known of it; before
-    that, sums with it may wrap, unless there is nothing to add.
-    """
+    """Whether the value of a form surely is the exact sum, which does not leave int64."""
+    if is_value(terms, constant):
+        return True
+    total = abs(constant)
     for atom, scale in terms.items():
-        if type(atom) is not Var and _is_data(atom, domain):
-            return len(terms) == 1 and scale == 1 and constant == 0
-    return True
+        most = magnitude(atom, domain)
+        if most is None:
+            return False
+        total += abs(scale) * most
+    return total <= int64.max
 
 
-def _is_data(atom: Expr, domain: Domain) -> bool:
-    if not any([type(e) is Load or type(e) is Call or type(e) is Cast for e in walk_expr(atom)]):
-        return False
-    if None not in range_of_atom(atom, domain):
-        return False
-    if type(atom) in (Load, Call, Cast):
-        return not domain.knows(atom)
-    return any([operand.dtype is int64 and _is_data(operand, domain) for operand in children(atom)])
+def settled(terms: Terms, constant: int, domain: Domain) -> tuple[Terms, int]:
+    """The form of a value: a sum if it is exact, else an atom of its own."""
+    return (terms, constant) if exact(terms, constant, domain) else ({wrapped(terms, constant): 1}, 0)
+
+
+def value_form(expr: Expr, domain: Domain) -> tuple[Terms, int]:
+    """The form that the value of an expression surely is."""
+    return settled(*linear(expr), domain)
+
+
+def magnitude(atom: Expr, domain: Domain) -> int | None:
+    """The most that an atom may be, its sign aside; None for any number of 64 bits."""
+    if type(atom) is Var:
+        lo, hi = domain.ranges.get(atom, UNKNOWN)
+        if lo is not None and hi is not None:
+            return max(abs(lo), abs(hi))
+        if not atom.wraps:
+            return LARGEST
+    if atom not in domain._sizes:
+        domain._sizes[atom] = None  # while it is looked for
+        domain._sizes[atom] = _magnitude(atom, domain)
+    return domain._sizes[atom]
+
+
+def _magnitude(atom: Expr, domain: Domain) -> int | None:
+    lo, hi = range_of_atom(atom, domain)
+    if lo is not None and hi is not None:
+        return max(abs(lo), abs(hi))
+    if type(atom) is Mul:
+        return _product_magnitude(atom, domain)
+    if type(atom) is not Var and not is_wild(atom):
+        if all([_is_moderate(operand, domain) for operand in children(atom) if operand.dtype is int64]):
+            return LARGEST
+    least, most = _end(atom, -1, lo, domain), _end(atom, 1, hi, domain)
+    return None if least is None or most is None else max(least, most)
+
+
+def _product_magnitude(atom: Mul, domain: Domain) -> int | None:
+    """The product of sizes is a size, too."""
+    known, is_size = 1, False
+    for factor in factors(atom):
+        most = magnitude(factor, domain)
+        if most is None:
+            return None
+        if most == LARGEST:
+            is_size = True
+        else:
+            known *= most
+    return known * LARGEST if is_size else known
+
+
+def _is_moderate(expr: Expr, domain: Domain) -> bool:
+    terms, constant = linear(expr)
+    return exact(terms, constant, domain) and all([magnitude(atom, domain) is not None for atom in terms])
+
+
+def _end(atom: Expr, sign: int, known: int | None, domain: Domain) -> int | None:
+    """How far from 0 one end of an atom may lie, by its range, or by a fact with nothing but sizes besides."""
+    if known is not None:
+        return abs(known)
+    for terms, constant in domain._mentions().get(atom, ()):
+        if terms[atom] * sign > 0:
+            continue
+        total = abs(constant)
+        for other, scale in terms.items():
+            if other == atom:
+                continue
+            lo, hi = range_of_atom(other, domain)
+            if lo is not None and hi is not None:
+                total += abs(scale) * max(abs(lo), abs(hi))
+            elif not any([is_wild(e) for e in walk_expr(other)]):
+                total += abs(scale) * LARGEST
+            else:
+                break
+        else:
+            return total
+    return None

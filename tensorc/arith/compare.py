@@ -11,7 +11,7 @@ from math import gcd
 from typing import Literal
 
 from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, linear
-from tensorc.arith.bounds import Domain, nonnegative, range_of_form
+from tensorc.arith.bounds import Domain, exact, nonnegative, range_of_form
 from tensorc.arith.division import Form
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import EQ, GE, GT, LE, LT, NE, Compare, Const, Expr, FloorDiv
@@ -108,6 +108,8 @@ class Comparison:
         if len(self.terms) > 1 or type(atom) is not FloorDiv or type(atom.b) is not Const or atom.b.value <= 0:
             return None
         terms, constant = linear(atom.a)
+        if not exact(terms, constant, domain):
+            return None
         c = atom.b.value
         bound = c * self.bound + (c - 1 if self.operator == "<=" else 0)
         return Comparison(terms, self.operator, bound - constant).simplified(domain)

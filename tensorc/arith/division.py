@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from math import gcd
 
-from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, factors, linear, product
+from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, factors, product
 from tensorc.arith.intervals import Range
+from tensorc.arith.wrapping import operand
 from tensorc.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, index
 
 Form = tuple[Terms, int]
@@ -50,11 +51,12 @@ def _divide_atom(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form
         (atom, scale), = terms.items()
         if scale == 1 and isinstance(atom, (FloorDiv, Mod)) and type(atom.b) is Const:
             m = atom.b.value
-            if type(atom) is FloorDiv and m > 0:  # (x // m + b) // c  ->  (x + m*b) // (m*c)
-                inner, offset = linear(atom.a)
-                return divide(inner, offset + m * constant, m * c, range_of)
-            if type(atom) is Mod and m > 0 and m % c == 0 and constant == 0:  # x % (c*m) // c  ->  x // c % m
-                return remainder(*divide(*linear(atom.a), c, range_of), m // c, range_of)
+            x = operand(atom.a)
+            if x is not None and type(atom) is FloorDiv and m > 0:  # (x // m + b) // c  ->  (x + m*b) // (m*c)
+                return divide(x[0], x[1] + m * constant, m * c, range_of)
+            # x % (c*m) // c  ->  x // c % m
+            if x is not None and type(atom) is Mod and m > 0 and m % c == 0 and constant == 0:
+                return remainder(*divide(*x, c, range_of), m // c, range_of)
     return {FloorDiv(build(terms, constant), index(c)): 1}, 0
 
 
@@ -85,7 +87,10 @@ def _without_mods(terms: Terms, constant: int, c: int) -> Form:
     """(a*(x % m) + N) % c  ->  (a*x + N) % c where c divides a*m."""
     for atom, scale in terms.items():
         if type(atom) is Mod and type(atom.b) is Const and atom.b.value and scale * atom.b.value % c == 0:
-            inner, offset = linear(atom.a)
+            x = operand(atom.a)
+            if x is None:
+                continue
+            inner, offset = x
             return _without_mods(_exchange(terms, (atom,), inner, scale), constant + scale * offset, c)
     return terms, constant
 
@@ -229,9 +234,11 @@ def cancel(terms: Terms, constant: int, range_of: RangeOf) -> Form:
 
 def _join(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
     """What s*(x % c) makes with another term of the sum, if anything."""
-    x = linear(mod.a)
+    x = operand(mod.a)
+    if x is None:
+        return None
     if type(mod.b) is not Const:
-        return _join_symbolic(terms, mod, scale, range_of)
+        return _join_symbolic(terms, mod, x, scale, range_of)
     c = mod.b.value
     if c <= 0:
         return None
@@ -243,22 +250,21 @@ def _join(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
         # s*(x % c) + s*c*((x // c) % m)  ->  s*(x % (c*m))
         if type(atom) is not Mod or type(atom.b) is not Const or k != scale * c or atom.b.value <= 0:
             continue
-        if linear(atom.a) == (quotient, offset):
+        if operand(atom.a) == (quotient, offset):
             joined, constant = remainder(*x, c * atom.b.value, range_of)
             return _exchange(terms, (mod, atom), joined, scale), scale * constant
     return None
 
 
-def _join_symbolic(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
+def _join_symbolic(terms: Terms, mod: Mod, x: Form, scale: int, range_of: RangeOf) -> Form | None:
     """s*(x % d) + s*d*(x // d)  ->  s*x  for d >= 1."""
-    divisor = linear(mod.b)
-    if not _is_positive_monomial(divisor, range_of):
+    divisor = operand(mod.b)
+    if divisor is None or not _is_positive_monomial(divisor, range_of):
         return None
     (unit, multiple), = divisor[0].items()
     partner = product(FloorDiv(mod.a, mod.b), unit)
     if terms.get(partner) != scale * multiple:
         return None
-    x = linear(mod.a)
     return _exchange(terms, (mod, partner), x[0], scale), scale * x[1]
 
 
@@ -267,7 +273,10 @@ def _complement(terms: Terms, quotient: FloorDiv, scale: int, range_of: RangeOf)
     if type(quotient.b) is not Const or quotient.b.value <= 0 or scale % quotient.b.value:
         return None
     s = -(scale // quotient.b.value)
-    x, offset = linear(quotient.a)
+    form = operand(quotient.a)
+    if form is None:
+        return None
+    x, offset = form
     if not all([terms.get(atom) == s * k for atom, k in x.items()]):
         return None
     found, constant = remainder(x, offset, quotient.b.value, range_of)
@@ -276,7 +285,9 @@ def _complement(terms: Terms, quotient: FloorDiv, scale: int, range_of: RangeOf)
 
 def _into_choice(terms: Terms, choice: Min | Max, range_of: RangeOf) -> Form | None:
     """min(t + a, b) - t  ->  min(a, b - t): what cancels in one of the alternatives moves into both."""
-    a, b = linear(choice.a), linear(choice.b)
+    a, b = operand(choice.a), operand(choice.b)
+    if a is None or b is None:
+        return None
     moved = {
         atom: scale
         for atom, scale in terms.items()

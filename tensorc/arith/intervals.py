@@ -40,7 +40,11 @@ def operation(expr: Expr, range_of: RangeOf) -> Range:
         return int(expr.value), int(expr.value)
     rule = _RULES.get(type(expr))
     found = UNKNOWN if rule is None else rule(expr, range_of)
-    return found if expr.dtype is int64 else within(found, expr.dtype)
+    if expr.dtype is not int64:
+        return within(found, expr.dtype)
+    lo, hi = found  # |x| and x // d leave int64 where x is its least value
+    fits = type(expr) is Mul or ((lo is None or lo >= int64.min) and (hi is None or hi <= int64.max))
+    return found if fits else UNKNOWN
 
 
 def within(found: Range, dtype: DType) -> Range:

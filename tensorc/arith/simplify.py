@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tensorc.arith.affine import Terms, accumulate, add_scaled, build, drop_zeros, linear
-from tensorc.arith.bounds import NEGATED, Domain, at_lane, exact, nonnegative, range_of_atom, range_of_form
+from tensorc.arith.bounds import NEGATED, Domain, at_lane, exact, nonnegative, range_of_atom, range_of_form, settled
 from tensorc.arith.compare import Comparison
 from tensorc.arith.division import (
     Form,
@@ -313,8 +313,8 @@ class Simplifier:
     def _compare_index(self, expr: Compare) -> Expr:
         a, b = self.form(expr.a), self.form(expr.b)
         if not (exact(*a, self.domain) and exact(*b, self.domain)):
-            new = self._operands(expr)
-            return Const(HOLDS[type(expr)](0, 0), bool_) if new.a == new.b else self._truth(new)
+            known = Comparison.of(type(expr), settled(*a, self.domain), settled(*b, self.domain)).simplified(self.domain)
+            return self._truth(self._operands(expr)) if known.holds is None else Const(known.holds, bool_)
         found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
         return found if type(found) is Const else self._truth(found)
 

@@ -207,13 +207,17 @@ class Const(Expr):
 
 
 class Var(Expr):
-    """A scalar variable: loop variable, block iterator, `let`, or parameter. Two variables are never equal."""
+    """A scalar variable: loop variable, block iterator, `let`, or parameter. Two variables are never equal.
 
-    __slots__ = ("dtype", "name")
+    `wraps` tells one that may hold any number, so that sums with it may wrap; others count or measure something.
+    """
 
-    def __init__(self, name: str, dtype: DType | str = int64):
+    __slots__ = ("dtype", "name", "wraps")
+
+    def __init__(self, name: str, dtype: DType | str = int64, wraps: bool = False):
         self.name = name
         self.dtype = as_dtype(dtype)
+        self.wraps = wraps
 
     def __eq__(self, other) -> bool:
         return self is other
@@ -223,6 +227,10 @@ class Var(Expr):
 
     def __hash__(self) -> int:
         return id(self) >> 4
+
+    def copy(self) -> Var:
+        """Another variable of this name and kind."""
+        return Var(self.name, self.dtype, self.wraps)
 
     def __repr__(self) -> str:
         return f"Var({self.name!r})"

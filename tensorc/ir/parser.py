@@ -312,7 +312,7 @@ class _Parser:
         line.end()
         if value.dtype is not dtype:
             line.fail(f"variable {name!r} is {dtype}, its value {value.dtype}")
-        var = Var(name, dtype)
+        var = Var(name, dtype, wraps=True)
         return Let(var, value, self.body(line.indent, line.scope.with_vars(var)))
 
     def alloc_head(self, line: Line) -> Buffer:

@@ -71,12 +71,12 @@ def update(
     if operation is not None:
         element = elements[0]
         return Store(element.buffer, element.indices, operation(element, terms[0]))
-    names = [Var(f"{e.buffer.name}.term", e.dtype) for e in elements]
+    names = [Var(f"{e.buffer.name}.term", e.dtype, wraps=True) for e in elements]
     values = [_replaced(e, old, elements, dict(zip(new, names))) for e in combined]
     if len(elements) == 1:
         body: Stmt = Store(elements[0].buffer, elements[0].indices, values[0])
     else:
-        following = [Var(f"{e.buffer.name}.next", e.dtype) for e in elements]
+        following = [Var(f"{e.buffer.name}.next", e.dtype, wraps=True) for e in elements]
         body = seq(*[Store(e.buffer, e.indices, var) for e, var in zip(elements, following)])
         for var, value in zip(reversed(following), reversed(values)):
             body = Let(var, value, body)

@@ -343,7 +343,7 @@ def copy_nest(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:
     mapping: dict[Var, Expr] = dict(values or {})
 
     def fresh(var: Var) -> Var:
-        mapping[var] = new = Var(var.name, var.dtype)
+        mapping[var] = new = var.copy()
         return new
 
     def change(e: Expr) -> Expr:

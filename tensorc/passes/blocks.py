@@ -59,7 +59,7 @@ class _Specializer:
                 value = _change(value, values, domain)
                 if not self.fresh:
                     return Let(var, value, self.visit(body, values, domain))
-                copy = Var(var.name, var.dtype)
+                copy = var.copy()
                 return Let(copy, value, self.visit(body, {**values, var: copy}, domain))
             case _:
                 stmt = map_exprs(stmt, lambda e: _change(e, values, domain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tensorc.arith import Affine, Domain, affine
+from tensorc.arith import Affine, Domain, affine, is_wild
 from tensorc.ir.expr import (
     GE,
     GT,
@@ -24,7 +24,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import OPERATIONS
 from tensorc.ir.stmt import Annotations, For, If, LoopKind, Seq, Stmt, Store
-from tensorc.ir.walk import uses, walk_expr
+from tensorc.ir.walk import children, uses, walk_expr
 
 NOTHING = Seq(())
 Lets = Mapping[Var, Expr]  # the values of the variables of `let` around a place
@@ -154,5 +154,7 @@ def direction(condition: Expr, var: Var) -> int:
     form = requirement(condition)
     if form is None or any(atom is not var and uses(atom, (var,)) for atom, _ in form.terms):
         return 0
+    if any([is_wild(e) for side in children(condition) if uses(side, (var,)) for e in walk_expr(side)]):
+        return 0  # the side that moves may wrap
     coefficient = form.coefficient(var)
     return (coefficient > 0) - (coefficient < 0)

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tensorc.arith import Affine, Domain, bounds, can_prove, simplify
+from tensorc.arith import Affine, Domain, affine, bounds, can_prove, is_wild, simplify
 from tensorc.ir.expr import (
     Const,
     Expr,
+    FloorDiv,
     Var,
     index,
     is_const,
@@ -32,7 +33,7 @@ from tensorc.ir.expr import (
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, annotate, annotation, seq
-from tensorc.ir.walk import map_substmts, substmts, walk_expr
+from tensorc.ir.walk import children, map_substmts, substmts, walk_expr
 from tensorc.passes.blocks import specialize
 from tensorc.passes.common import (
     NOTHING,
@@ -117,7 +118,7 @@ class _Plan:
 
     def _place(self, condition: Expr, scopes: tuple[_Scope, ...], domain: Domain) -> None:
         form = requirement(condition)
-        if form is None:
+        if form is None or not _is_sound(condition, scopes):
             return
         depending = [at for at, scope in enumerate(scopes) if form.coefficient(scope.loop.var) < 0]
         if not self.in_tail and not any(_is_cut(scopes[at].loop) for at in depending):
@@ -142,6 +143,18 @@ def _is_place(loop: For) -> bool:
     if _is_cut(loop):
         return True
     return loop.kind != "unrolled" and not (type(loop.extent) is Const and loop.extent.value <= FEW)
+
+
+def _is_sound(condition: Expr, scopes: tuple[_Scope, ...]) -> bool:
+    """Whether a cut, computed from the sides of a condition, cannot wrap; or the loop that is cut does not run where
+    it does, since its extent is computed from the same number."""
+    left, right = children(condition)
+    wild = [side for side in (left, right) if any([is_wild(e) for e in walk_expr(side)])]
+    if not wild:
+        return True
+    number = dict(affine(wild[0]).terms)
+    ends = [dict(affine(e.a if type(e) is FloorDiv else e).terms) for e in [scope.loop.extent for scope in scopes]]
+    return len(wild) == 1 and number in ends
 
 
 def _seen_from(condition: Expr, form: Affine, scopes, at: int, domain: Domain) -> Guard | None:

@@ -192,7 +192,7 @@ class _Vectorizer:
                 wide = self.expr(value)
                 if wide is value:
                     return Let(var, value, self.stmt(body))
-                self.values[var] = new = Var(var.name, wide.dtype)
+                self.values[var] = new = Var(var.name, wide.dtype, var.wraps)
                 return Let(new, wide, self.stmt(body))
             case Prefetch(buffer, indices):
                 first = tuple([substitute(e, {self.loop.var: self.loop.start}) for e in indices])

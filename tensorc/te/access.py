@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Domain, Interval, bounds, can_prove
@@ -30,7 +30,7 @@ from tensorc.ir.expr import (
     logical_or,
 )
 from tensorc.ir.printer import show
-from tensorc.ir.walk import children, rewrite, uses, walk_expr
+from tensorc.ir.walk import children, rewrite, substitute, uses, walk_expr
 from tensorc.te.assume import Assume, take_off
 from tensorc.te.tensor import Tensor
 
@@ -39,7 +39,7 @@ _OPPOSITE = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An index of an access that depends on data, and is to be checked as the kernel runs.
+    """An index of an access that depends on data or a scalar, and is to be checked as the kernel runs.
 
     `guards` are the conditions under which the access is evaluated, the outermost first; `low` and
     `high` tell which ends are not proved.
@@ -60,20 +60,25 @@ class Demand:
 Axes = list[tuple[Var, Expr]]  # iterators that count from 0, and their extents
 
 
-def check_accesses(stage: Tensor) -> tuple[Demand, ...]:
+Values = Mapping[Var, Expr]
+
+
+def check_accesses(stage: Tensor, scalars: Values) -> tuple[Demand, ...]:
     """Refuse a stage that may read outside a buffer; return what is to be checked as it runs.
 
-    Raises ExpressionError for the first access that is not proved to stay in its buffer under the
-    conditions of the if_then_else around it, and does not depend on data.
+    `scalars` has the variables of the function for scalar parameters. Raises ExpressionError for the first
+    access that is not proved to stay in its buffer under the conditions of the if_then_else around it, and
+    depends neither on data nor on such a parameter.
     """
     if stage.body is None:
         return ()
     what = f"compute {stage.origin!r}"
     axes = [*zip(stage.axes, stage.buffer.shape)]
     sizes = _sizes(stage)
-    starts = () if stage.init is None else demands(what, [stage.init], axes, sizes=sizes)
+    starts = () if stage.init is None else demands(what, [stage.init], axes, scalars, sizes=sizes)
     reduced = [*zip(stage.reduce_axes, stage.reduce_extents)]
-    return (*starts, *demands(what, [*stage.reduce_extents, stage.body], [*axes, *reduced], sizes=sizes))
+    exprs = [*stage.reduce_extents, stage.body]
+    return (*starts, *demands(what, exprs, [*axes, *reduced], scalars, sizes=sizes))
 
 
 def _sizes(stage: Tensor) -> tuple[Expr, ...]:
@@ -83,11 +88,17 @@ def _sizes(stage: Tensor) -> tuple[Expr, ...]:
 
 
 def demands(
-    what: str, exprs: list[Expr], axes: Axes, given: Sequence[Expr] = (), sizes: Sequence[Expr] = ()
+    what: str,
+    exprs: list[Expr],
+    axes: Axes,
+    scalars: Values,
+    given: Sequence[Expr] = (),
+    sizes: Sequence[Expr] = (),
 ) -> tuple[Demand, ...]:
     """The accesses in expressions over `axes`, under conditions, that are to be checked at run time.
 
-    `sizes` are conditions that hold for the call, whatever the axes.
+    `scalars` has the variables of the function for scalar parameters, `sizes` are conditions that hold
+    for the call, whatever the axes.
     """
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
         return ()  # nothing is ever read
@@ -103,7 +114,7 @@ def demands(
         domain = domain.given(condition, loads=True)
     visitor = _Accesses(what, dict(axes))
     for expr in exprs:
-        visitor.visit(expr, domain)
+        visitor.visit(substitute(expr, scalars), domain)
     return tuple(visitor.demands)
 
 
@@ -166,8 +177,8 @@ class _Accesses:
             self.demands.append(Demand(load, dimension, index, self._around(domain), low, high))
 
     def _is_data(self, index: Expr) -> bool:
-        """Whether an index, or the range of an iterator in it, is loaded."""
-        return _reads(index) or uses(index, self.ragged)
+        """Whether an index, or the range of an iterator in it, is loaded or a scalar of the call."""
+        return uses(index, self.ragged) or any([type(e) is Load or _is_scalar(e) for e in walk_expr(index)])
 
     def _around(self, domain: Domain) -> tuple[Expr, ...]:
         """The conditions that guard a place, the outermost first."""
@@ -191,6 +202,10 @@ class _Accesses:
         if type(own) is Const and type(extent) is Const:
             return own.value <= extent.value
         return own is extent
+
+
+def _is_scalar(expr: Expr) -> bool:
+    return type(expr) is Var and expr.wraps
 
 
 def _reads(expr: Expr) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tensorc.arith import Domain, affine, can_prove, simplify
+from tensorc.arith import LARGEST, Domain, affine, can_prove, simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
     Buffer,
@@ -33,6 +33,7 @@ from tensorc.te.access import Axes, Demand, written
 from tensorc.te.assume import take_off
 
 _TRUE = const(True, bool_)
+_SPAN = 1 << 58  # how far apart the ends of an index in one axis may lie, if it is looked at only there
 _CHECK: Annotations = (("check", True),)  # no part of the work that the definition asks for
 Lowered = Callable[[Expr], Expr]  # with the buffers of the function, and without promises
 
@@ -149,6 +150,7 @@ class _Nest:
         """That an index is inside, for both ends of the iterators that it is linear in."""
         low = high = demand.index
         skip: list[Expr] = []
+        short: list[Expr] = []  # so few steps that an index which is inside at both ends cannot wrap between them
         axes = _needed(demand, self.extents)
         for var in reversed(axes):
             extent = self.extents[var]
@@ -156,13 +158,19 @@ class _Nest:
             scale = _factor(low, var)
             if scale is None or scale != _factor(high, var) or any(uses(e, (var,)) for e in steady):
                 continue
+            most = _SPAN // abs(scale)
+            if type(extent) is Const and extent.value > most:
+                continue
+            if not (type(extent) is Const or (type(extent) is Var and most >= LARGEST)):
+                short.append(extent <= most)
             first, last = {var: index(0)}, {var: extent - 1}
             low = substitute(low, first if scale > 0 else last)
             high = substitute(high, last if scale > 0 else first)
             if not can_prove(extent >= 1, Domain()):
                 skip.append(extent <= 0)
-        inside = _inside(demand, simplify(low), simplify(high))
-        return _guarded(demand.guards, logical_or(*skip, inside))
+        low, high = simplify(low), simplify(high)
+        inside = _inside(demand, low, high)
+        return _guarded(demand.guards, logical_or(*skip, logical_and(*short, inside)))
 
     def _check(self, block: str, demand: Demand) -> Stmt:
         axes = _needed(demand, self.extents)
@@ -191,7 +199,8 @@ def _factor(expr: Expr, var: Var) -> int | None:
 
 
 def _inside(demand: Demand, low: Expr, high: Expr) -> Expr:
-    ends = [low >= 0] if demand.low else []
+    """That an index is inside from its low end to its high end, which may have wrapped."""
+    ends = ([low >= 0] if low == high else [low >= 0, high >= 0]) if demand.low else []
     return logical_and(*ends, *([high < demand.extent] if demand.high else []))
 
 

@@ -29,7 +29,10 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     stages = [tensor for tensor in order if not tensor.is_placeholder]
     given = set(tensors)
     internal = [stage for stage in stages if stage not in given]
-    nests = Nests()
+    determined, scalars = _symbols(tensors, order)
+    sizes = _sizes(order)
+    numbers = {var: var if var in sizes else Var(var.name, wraps=True) for var in scalars}
+    nests = Nests({old: new for old, new in numbers.items() if new is not old})
     buffers = {tensor: nests.add(tensor) for tensor in tensors}
     for stage in internal:
         nests.add(stage, is_internal=True)
@@ -37,13 +40,12 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
     for stage in stages:
         if stage is stage.siblings[-1]:
             body += nests.computation(stage)
-    determined, scalars = _symbols(tensors, order)
     extents = _symbolic_extents(tensors, determined)
     return Function(
         name,
         params=tuple([buffers[t] for t in tensors]),
         outputs=tuple([buffers[t] for t in tensors if not t.is_placeholder]),
-        scalars=scalars,
+        scalars=tuple(numbers.values()),
         allocs=tuple(nests.allocs),
         body=seq(*body),
         assumptions=tuple([extent >= 0 for extent in extents]),
@@ -65,6 +67,13 @@ def symbols(tensors: Sequence[Tensor] | Tensor) -> tuple[Var, ...]:
     """The variables of te.var that these tensors depend on, those that extents determine first."""
     tensors = check_arguments(tensors)
     return sum(_symbols(tensors, in_order(tensors)), ())
+
+
+def _sizes(order: Sequence[Tensor]) -> set[Var]:
+    """The variables that extents and ranges of axes are made of."""
+    hidden = [tensor for one in order if one.maker is not None for tensor in one.maker.hidden]
+    extents = [e for tensor in (*order, *hidden) for e in (*tensor.buffer.shape, *tensor.ranges)]
+    return set().union(*[variables(extent) for extent in extents if type(extent) is not Const])
 
 
 def _symbolic_extents(tensors: tuple[Tensor, ...], determined: tuple[Var, ...]) -> list[Expr]:

@@ -29,11 +29,15 @@ class Description:
 
 @dataclass(eq=False, slots=True)
 class Maker:
-    """`tensors` made at once from `inputs`; `hidden` ones are part of how, each after what it reads."""
+    """`tensors` made at once from `inputs`; `hidden` ones are part of how, each after what it reads.
+
+    `ranges` are the starts and extents of axes of its own.
+    """
 
     inputs: tuple[Tensor, ...]
     scalars: tuple[Var, ...] = ()
     hidden: tuple[Tensor, ...] = ()
+    ranges: tuple[Expr, ...] = ()
     tensors: tuple[Tensor, ...] = field(default=(), init=False)
 
     def makes(self, tensors: tuple[Tensor, ...]) -> None:

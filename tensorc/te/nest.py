@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc.arith import simplify
@@ -31,9 +31,13 @@ class Step:
 
 
 class Nests:
-    """What the nests of one function share: `buffers` of tensors, names that are `taken`, internal buffers."""
+    """What the nests of one function share: `buffers` of tensors, names that are `taken`, internal buffers.
 
-    def __init__(self) -> None:
+    `scalars` has variables that may hold any number, for those of the definition that are no sizes.
+    """
+
+    def __init__(self, scalars: Mapping[Var, Expr] | None = None) -> None:
+        self.scalars = {} if scalars is None else scalars
         self.buffers: dict[Tensor, Buffer] = {}
         self.allocs: list[Buffer] = []
         self.taken: set[str] = set()
@@ -59,7 +63,7 @@ class Nests:
 
     def stage_checks(self, stage: Tensor) -> list[Stmt]:
         """The checks of indices that a stage needs as it runs."""
-        demands = check_accesses(stage)
+        demands = check_accesses(stage, self.scalars)
         axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
         starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
         return self.checks(self.buffers[stage].name, demands, axes, starts)
@@ -183,7 +187,7 @@ class Nests:
         """The expression with each tensor's loads from its buffer in this function, without promises."""
         operands = children(expr)
         if not operands and type(expr) is not Load:
-            return expr
+            return self.scalars.get(expr, expr) if type(expr) is Var else expr
         if type(expr) is Assume:
             return self.lowered(expr.value, done)
         new = done.get(id(expr))

@@ -264,7 +264,7 @@ class _Scan(Maker):
         axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
         exprs = [e for e in (stage.init, *stage.reduce_extents, stage.body) if e is not None]
         runs = self._runs(time)
-        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, runs)
+        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, into.scalars, runs)
         own = {*self.states, *[s for cell in self.cells for s in cell.stage.siblings]}
         for demand in found:
             check_unwritten(self.what, demand, {tensor.buffer for tensor in own}, "the scan computes")

@@ -31,8 +31,7 @@ class Axis(Var):
     def __init__(
         self, name: str, extent: Expr, start: int | Expr = 0, is_reduce=False, is_named=True
     ):
-        self.name = name
-        self.dtype = int64
+        super().__init__(name)
         self.extent = extent
         self.start = start
         self.is_reduce = is_reduce
@@ -134,6 +133,12 @@ class Tensor(NoElements):
     def shape(self) -> tuple[int | Expr, ...]:
         """The extents: ints where they are constant."""
         return tuple([int(e.value) if type(e) is Const else e for e in self.buffer.shape])
+
+    @property
+    def ranges(self) -> tuple[Expr, ...]:
+        """The starts and extents of the axes that are reduced, or updated in order."""
+        own = (*self.reduce_starts, *self.reduce_extents)
+        return own if self.maker is None else (*own, *self.maker.ranges)
 
     @property
     def reducer(self) -> str | None:

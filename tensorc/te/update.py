@@ -70,6 +70,7 @@ def update(
     maker = _Update(
         inputs=tuple(dict.fromkeys((tensor, *converter.inputs))),
         scalars=tuple(converter.scalars),
+        ranges=(*starts, *extents),
         what=what,
         tensor=tensor,
         axes=tuple([variables[a] for a in axes]),
@@ -128,7 +129,7 @@ class _Update(Maker):
             IfThenElse(self.condition, own, const(0, own.dtype)),
             IfThenElse(self.condition, self.value, const(0, own.dtype)),
         ]
-        found = demands(self.what, exprs, axes)
+        found = demands(self.what, exprs, axes, into.scalars)
         for demand in found:
             check_unwritten(self.what, demand, {self.tensor.buffer}, "the update writes")
         return into.checks(name, found, axes, dict(zip(self.axes, self.starts)))

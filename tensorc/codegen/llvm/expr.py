@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tensorc.arith import bounds, simplify
+from tensorc.arith import bounds, is_wild, simplify
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import (
     Context,
@@ -55,7 +56,6 @@ from tensorc.ir.expr import (
     index,
     is_const,
     mul,
-    neg,
     sub,
     wrap,
 )
@@ -388,8 +388,8 @@ def _compare_lane_numbers(ctx: Context, expr) -> Value | None:
     room = _room(expr)
     if room is None:
         return None
-    distance, cls = room
-    lanes, limit = expr.dtype.lanes, ctx.emit(distance)
+    lanes, limit = expr.dtype.lanes, _distance(ctx, room)
+    cls = room.relation
     if limit.const is not None:
         return _constant_mask([_FOLD[cls](lane, limit.const) for lane in range(lanes)])
     limit = intrinsic(ctx, "smax", int64, limit, constant(-1, int64))
@@ -399,17 +399,42 @@ def _compare_lane_numbers(ctx: Context, expr) -> Value | None:
     return compare(ctx, f"icmp s{_INTEGER[cls]}", steps(lanes, 1, "i32"), limits, wide)
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A comparison of vectors that says `lane relation bound - base`; `wraps` tells a bound that may be anything."""
+
+    bound: Expr
+    base: Expr
+    relation: type[Compare]
+    wraps: bool
+
+
+def _distance(ctx: Context, room: _Room) -> Value:
+    if not room.wraps:
+        return ctx.emit(simplify(sub(room.bound, room.base)))
+    return intrinsic(ctx, "ssub.sat", int64, ctx.emit(room.bound), ctx.emit(room.base))
+
+
 @lru_cache(maxsize=4096)
-def _room(expr: Compare) -> tuple[Expr, type[Compare]] | None:
-    """(distance, relation) where a comparison of vectors says `lane relation distance`."""
+def _room(expr: Compare) -> _Room | None:
+    """None where that is not what a comparison says, or where its lanes may wrap."""
     left, right = as_ramp(expr.a), as_ramp(expr.b)
     if left is None or right is None:
         return None
     lane, cls = sub(left[1], right[1]), type(expr)
-    distance = sub(right[0], left[0])
+    base, bound = left[0], right[0]
     if is_const(lane, -1):  # base - lane < bound: lane > base - bound
-        return simplify(neg(distance)), {LT: GT, GT: LT, LE: GE, GE: LE}[cls]
-    return (simplify(distance), cls) if is_const(lane, 1) else None
+        base, bound, cls = bound, base, {LT: GT, GT: LT, LE: GE, GE: LE}[cls]
+    elif not is_const(lane, 1):
+        return None
+    if not is_const(left[1], 0) and not is_const(right[1], 0):  # both sides move
+        return None if _is_wild(base) or _is_wild(bound) else _Room(bound, base, cls, False)
+    moving, steady = (base, bound) if is_const(left[1], 1) or is_const(right[1], 1) else (bound, base)
+    return None if _is_wild(moving) else _Room(bound, base, cls, _is_wild(steady))
+
+
+def _is_wild(expr: Expr) -> bool:
+    return any([is_wild(e) for e in walk_expr(expr)])
 
 
 def _constant_mask(lanes: list[int]) -> Value:
