@@ -304,3 +304,29 @@ def test_an_array_is_flattened_and_folded():
     B = te.placeholder((n * m, 2), name="B")
     with pytest.raises(tc.ExpressionError, match=r"access V\[i // m\] reads index of unknown range"):
         tc.build([B, V, te.compute((n * m,), lambda i: V[i // m] + B[i, 0], name="C")])
+
+
+def test_sizes_that_no_array_has():
+    m, n = te.var("m"), te.var("n")
+    flat = te.compute((m * n,), lambda i: 1.0, dtype="float32", name="flat")
+    kernel = tc.build([flat])
+    assert kernel(m=2, n=3).shape == (6,)
+    assert kernel(m=0, n=5).shape == (0,)
+    large = 1 << 32
+    message = f"extent m * n is too large with m = {large}, n = {large}: in 64 bits it is 0"
+    assert refusal(kernel, m=large, n=large).endswith(message)
+    assert refusal(kernel, m=-2, n=-3).endswith("m is -2, a factor of an extent is 0 or more")
+    assert refusal(kernel, m=1 << 41, n=0).endswith(f"m is {1 << 41}, sizes are up to {1 << 40}")
+    grid = tc.build([te.compute((m, n), lambda i, j: 1.0, dtype="float32", name="grid")])
+    assert refusal(grid, m=-2, n=3).endswith("output grid: no array has the shape (-2, 3): sizes are 0 or more")
+    assert refusal(grid, m=large, n=large).endswith(f"shape ({large}, {large}): it has too many elements")
+
+
+def test_numbers_of_iterations_are_sizes():
+    n, x = te.var("n"), te.placeholder((4,), name="x")
+    r = te.reduce_axis(n, name="r")
+    kernel = tc.build([x, te.compute((4,), lambda i: te.sum(x[(i + r) % 4], axis=r), name="y")])
+    ones = np.ones(4, "float32")
+    assert np.array_equal(kernel(ones, n=3), [3] * 4)
+    assert np.array_equal(kernel(ones, n=-3), [0] * 4)
+    assert refusal(kernel, ones, n=1 << 62).endswith(f"n is {1 << 62}, sizes are up to {1 << 40}")

@@ -643,9 +643,9 @@ def _magnitude(atom: Expr, domain: Domain) -> int | None:
         return max(abs(lo), abs(hi))
     if type(atom) is Mul:
         return _product_magnitude(atom, domain)
-    if type(atom) is not Var and not is_wild(atom):
-        if all([_is_moderate(operand, domain) for operand in children(atom) if operand.dtype is int64]):
-            return LARGEST
+    is_operation = type(atom) is not Var and not is_wild(atom)
+    if is_operation and all([_is_moderate(e, domain) for e in children(atom) if e.dtype is int64]):
+        return LARGEST
     least, most = _end(atom, -1, lo, domain), _end(atom, 1, hi, domain)
     return None if least is None or most is None else max(least, most)
 

@@ -313,7 +313,8 @@ class Simplifier:
     def _compare_index(self, expr: Compare) -> Expr:
         a, b = self.form(expr.a), self.form(expr.b)
         if not (exact(*a, self.domain) and exact(*b, self.domain)):
-            known = Comparison.of(type(expr), settled(*a, self.domain), settled(*b, self.domain)).simplified(self.domain)
+            known = Comparison.of(type(expr), settled(*a, self.domain), settled(*b, self.domain))
+            known = known.simplified(self.domain)
             return self._truth(self._operands(expr)) if known.holds is None else Const(known.holds, bool_)
         found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
         return found if type(found) is Const else self._truth(found)

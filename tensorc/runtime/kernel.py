@@ -360,9 +360,11 @@ def _make_output(param: Param, values: dict[str, int], kind: Kind | None) -> np.
     if param.strides is None:
         try:
             return wrapper.empty_maker(shape, descr, alignment)()
-        except ValueError as error:
-            problem = f"output {param.name}: no array has the shape {shape}"
-            raise ArgumentError(f"{problem}: {error}") from None
+        except ValueError:
+            reason = "sizes are 0 or more" if min(shape) < 0 else "it has too many elements"
+            raise ArgumentError(f"output {param.name}: no array has the shape {shape}: {reason}") from None
+        except MemoryError:
+            raise MemoryError(f"output {param.name}: no memory for the shape {shape}") from None
     strides = [values[s] if isinstance(s, str) else s for s in param.strides]
     if 0 in shape:
         return np.empty(shape, descr)

@@ -13,8 +13,9 @@ from tensorc import te
 from tests.fuzz.memory import GuardedArray
 
 COUNT, LENGTH = 37, 10
+POWERS, MORE = (0, 3, 31, 40, 61, 62, 63), (-6, -5, -1, 0, 1)
 NUMBERS = sorted(
-    {sign * (2**power + more) for sign in (1, -1) for power in (0, 3, 31, 40, 61, 62, 63) for more in (-6, -5, -1, 0, 1)}
+    {sign * (2**power + more) for sign in (1, -1) for power in POWERS for more in MORE}
     | {2**62 + 2**60, 2**61 + 2**59, 2**64 - 3, 2**64 - 1, -(2**62) - 3, 2, 4, 5, 9}
 )
 
@@ -85,7 +86,7 @@ def test_a_guard_on_the_index_itself_is_a_proof():
         (lambda i: te.all(te.cast(small[i], "int64") * 8 >= 0, te.cast(small[i], "int64") < m // 8),
          lambda i: te.cast(small[i], "int64") * 8),
     ):  # fmt: skip
-        y = te.compute((n,), lambda i: te.if_then_else(guard(i), x[place(i)], 0.0), name="y")  # noqa: B023
+        y = te.compute((n,), lambda i: te.if_then_else(guard(i), x[place(i)], 0.0), name="y")
         assert "check" not in str(tc.schedule([at, small, x, y]).show())
 
 

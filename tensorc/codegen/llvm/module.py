@@ -16,7 +16,7 @@ from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module, Pointer
 from tensorc.codegen.llvm.memory import settle_streams
 from tensorc.codegen.llvm.parallel import argument, declare_pointer, emit_function, find_parts
 from tensorc.codegen.llvm.stmt import emit_stmt
-from tensorc.codegen.llvm.workspace import emit_sizes, plan_workspace
+from tensorc.codegen.llvm.workspace import emit_sizes, plan_workspace, size_checks
 from tensorc.errors import UnsupportedError
 from tensorc.ir.expr import Buffer, Const, Expr, Var, as_index
 from tensorc.ir.function import Function
@@ -122,6 +122,8 @@ def _emit(function: Function, target: Target) -> Module:
         Value("%error", "ptr"),
         Value("%threads", "i64"),
     )
+    for check in size_checks(function):
+        emit_stmt(context, check)
     emit_stmt(context, function.body)
     settle_streams(context)
     context.builder.end("ret i32 0")

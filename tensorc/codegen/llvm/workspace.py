@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
-from tensorc.arith import Domain, simplify
+from tensorc.arith import LARGEST, Domain, simplify
 from tensorc.codegen.llvm.builder import Builder, Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Module
 from tensorc.codegen.llvm.parallel import emit_function
-from tensorc.dtypes import float64
+from tensorc.dtypes import float64, int64
 from tensorc.errors import UnsupportedError
-from tensorc.ir.expr import Buffer, Const, Expr, Var, cast, const, index, maximum, select
-from tensorc.ir.stmt import Alloc, For, Stmt
-from tensorc.ir.walk import substmts
+from tensorc.ir.expr import (
+    Add,
+    Buffer,
+    Const,
+    Expr,
+    Mul,
+    Sub,
+    Var,
+    cast,
+    const,
+    index,
+    logical_and,
+    maximum,
+    select,
+)  # fmt: skip
+from tensorc.ir.function import Function
+from tensorc.ir.printer import show
+from tensorc.ir.stmt import MOST_PLACES, Alloc, Check, For, Stmt
+from tensorc.ir.walk import children, substmts, variables, walk_expr
 
 LIMIT = 1 << 50  # bytes that no machine has: so many are asked for where the count would not fit int64
 
@@ -62,6 +79,51 @@ def _guess(buffer: Buffer) -> Expr:
     for extent in buffer.shape:
         size = size * cast(maximum(extent, 0), float64)
     return size
+
+
+def size_checks(function: Function) -> list[Stmt]:
+    """What a call's sizes must fulfil for index arithmetic with them to be exact: none is past `LARGEST`, and
+    extents that are computed from them are about what int64 holds, of factors that are not negative."""
+    sizes: dict[Var, None] = {}
+    computed: dict[Expr, None] = {}
+    for extent in [extent for buffer in function.params for extent in buffer.shape]:
+        if type(extent) is Var:
+            sizes[extent] = None
+        elif type(extent) is not Const:
+            computed[extent] = None
+    sizes.update(dict.fromkeys([var for var in function.scalars if not var.wraps]))
+    checks: list[Stmt] = []
+    factors: dict[Var, None] = {}
+    for var in sizes:
+        fits = logical_and(var <= LARGEST, var >= -LARGEST)
+        checks.append(Check(fits, var, f"{var.name} is {{value}}, sizes are up to {LARGEST}"))
+    for extent in computed:
+        used = sorted(variables(extent), key=lambda var: var.name)[: MOST_PLACES - 1]
+        known = ", ".join([f"{var.name} = {{{n}}}" for n, var in enumerate(used)])
+        message = f"extent {show(extent)} is too large with {known}: in 64 bits it is {{value}}"
+        checks.append(Check(_most(extent) <= float(LIMIT), extent, message, tuple(used)))
+        products = [e for e in walk_expr(extent) if type(e) is Mul and not any([type(f) is Const for f in (e.a, e.b)])]
+        factors.update(dict.fromkeys([e for product in products for e in walk_expr(product) if type(e) is Var]))
+    for var in sorted(factors, key=lambda var: var.name):
+        checks.append(Check(var >= 0, var, f"{var.name} is {{value}}, a factor of an extent is 0 or more"))
+    return checks
+
+
+def _most(extent: Expr) -> Expr:
+    """More or less the largest number, its sign aside, on the way to an extent."""
+    match extent:
+        case Const(value):
+            return const(float(abs(value)), float64)
+        case Add(a, b) | Sub(a, b):
+            return _most(a) + _most(b)
+        case Mul(a, b):
+            return _most(a) * _most(b)
+        case _ if children(extent):
+            parts = [_most(e) for e in children(extent) if e.dtype is int64]
+            return reduce(maximum, parts, const(0.0, float64))
+        case _:
+            number = cast(extent, float64)
+            return maximum(number, -number)
 
 
 def emit_sizes(module: Module, scalars: Sequence[Var], sizes: Sequence[Expr]) -> str:
