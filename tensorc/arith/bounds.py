@@ -333,9 +333,9 @@ def bounds(expr: Expr, domain: Domain) -> Interval:
     return Interval(*range_of(expr, domain))
 
 
-def scalarise(expr: Expr, domain: Domain) -> tuple[Expr, Domain]:
+def scalarise(expr: Expr, domain: Domain, lane: Var | None = None) -> tuple[Expr, Domain]:
     """One lane of a vector expression, its number a new variable of the domain."""
-    lane = Var("lane")
+    lane = Var("lane") if lane is None else lane
     return at_lane(expr, lane), domain.bind(lane, 0, expr.dtype.lanes)
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import overload
 
 from tensorc.arith.affine import affine
-from tensorc.arith.bounds import Domain, bounds
+from tensorc.arith.bounds import Domain, bounds, scalarise
 from tensorc.arith.prove import can_prove
 from tensorc.arith.simplify import simplify
 from tensorc.dtypes import bool_
@@ -171,7 +171,12 @@ def block_domain(block: Block, domain: Domain) -> Domain:
 
 def relax(expr: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span | None:
     """Bounds of `expr` over all values of the variables `inner`, in terms of its other variables;
-    None if unknown."""
+    None if unknown. Those of a vector are the bounds over its lanes."""
+    if expr.dtype.lanes > 1:
+        lanes = Span(index(0), index(expr.dtype.lanes - 1))
+        expr, domain = scalarise(expr, domain, lane := Var("lane"))
+        inner = {**inner, lane: lanes}
+        expr = simplify(expr, domain)
     if not _varies(expr, inner):
         return Span(expr, expr)
     form = affine(expr)

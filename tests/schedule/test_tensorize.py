@@ -317,3 +317,12 @@ def test_padding_makes_whole_tiles():
     flat = lower(s.function, check=True)
     assert "reduce_add" in show(flat)
     same_answer(s.origin, flat)
+
+
+def test_prefetch_ahead_of_a_tile():
+    s = product()
+    s.tensorize("C.k.1", "x86.vpdpbusd.512")
+    s.prefetch("C.k.0", "B", 1)
+    flat = lower(s.function, check=True)
+    assert "prefetch B[" in show(flat) and "vpdpbusd" in show(flat)
+    same_answer(s.origin, flat)
