@@ -14,6 +14,7 @@ from tensorc.arith.prove import can_prove
 from tensorc.arith.simplify import simplify
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
+    Broadcast,
     Buffer,
     Const,
     Expr,
@@ -24,6 +25,7 @@ from tensorc.ir.expr import (
     Min,
     Mod,
     Mul,
+    Ramp,
     Select,
     Var,
     index,
@@ -110,9 +112,23 @@ def window(stmt: Stmt, buffer: Buffer, domain: Domain) -> tuple[Span, ...] | Non
         return None
     region = []
     for axis, extent in enumerate(buffer.shape):
-        spans = [clamp(each.span(each.indices[axis]), extent, each.domain) for each in found]
+        spans = [clamp(_lanes_span(each, each.indices[axis]), extent, each.domain) for each in found]
         region.append(unite(spans, domain))
     return tuple(region)
+
+
+def _lanes_span(access: Access, expr: Expr) -> Span | None:
+    """The span of an index, in all lanes of it."""
+    if expr.dtype.lanes == 1:
+        return access.span(expr)
+    match expr:
+        case Ramp(base, Const(stride), lanes):
+            ends = [access.span(base), access.span(base + stride * (lanes - 1))]
+            return unite(ends, access.domain)
+        case Broadcast(value):
+            return access.span(value)
+        case _:
+            return None
 
 
 def accesses(stmt: Stmt, buffer: Buffer, domain: Domain) -> tuple[Access, ...]:

@@ -153,7 +153,8 @@ def _gathers(stmt: Stmt, buffer: Buffer, loops: tuple, lets: Mapping[Var, Expr])
         for e in walk_expr(value):
             if type(e) is Load and e.buffer is buffer:
                 indices = tuple([substitute(i, lets) for i in e.indices])
-                if any(type(inner) is Load for i in indices for inner in walk_expr(i)):
+                is_vector = any(i.dtype.lanes > 1 for i in indices)
+                if not is_vector and any(type(inner) is Load for i in indices for inner in walk_expr(i)):
                     yield _Gather(indices, loops)
     match stmt:
         case For(var, start, extent):

@@ -170,3 +170,15 @@ def test_a_gather_prefetches_where_its_data_says():
     assert "    if Y.i + 16 < 40\n      prefetch X[I[Y.i + 16]]\n" in flat
     x, at = np.arange(90, dtype="f4"), np.random.default_rng(0).integers(0, 90, 40)
     np.testing.assert_array_equal(kernel(at, x), x[at])
+
+
+def test_what_an_intrinsic_reads_is_prefetched():
+    X = te.placeholder((64,), name="X")
+    s = tc.schedule([X, te.compute((64,), lambda i: X[i], name="Y")])
+    outer, inner = s.split("Y.i", (None, 8))
+    s.tensorize(inner, "copy.8.float32")
+    s.prefetch(outer, "X", 2)
+    kernel = tc.build(s)
+    assert "prefetch X[Y.i.0 * 8 + 16]" in kernel.source("flat")
+    x = np.arange(64, dtype="f4")
+    np.testing.assert_array_equal(kernel(x), x)
