@@ -15,6 +15,7 @@ from dataclasses import replace
 import tensorc as tc
 from tensorc.errors import TargetError
 from tests.fuzz.compare import Verdict
+from tests.fuzz.coverage import held, table
 from tests.fuzz.generate import CPUS, case
 from tests.fuzz.programs import Case, script
 from tests.fuzz.shrink import shrink
@@ -30,10 +31,12 @@ def main(argv: list[str] | None = None) -> int:
     cases = (case(seed, cpus, options.schedules) for seed in seeds)
     start, counts, failures = time.monotonic(), Counter[str](), 0
     tally: Counter[tuple[str, bool]] = Counter()
+    kinds: Counter[str] = Counter()
     seen: set[str] = set()
     for done, verdict in run_all(cases, options.jobs):
         counts["failed" if verdict.is_failure else verdict.kind] += 1
         tally += verdict.tally
+        kinds += held(done)
         if verdict.kind == "refused" and options.verbose:
             print(f"seed {done.seed} refused: {verdict.message}")
         if not verdict.is_failure:
@@ -45,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
             _explain(done, verdict, options.verbose)
         if failures >= options.failures:
             break
+    print(table(kinds))
     if options.schedules:
         print(_table(tally))
     seconds = time.monotonic() - start

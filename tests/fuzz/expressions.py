@@ -73,7 +73,7 @@ class Expressions(Accesses):
 
     def condition(self, depth: int, scope: list[Axis]) -> Code:
         roll = self.rng.random()
-        if roll < 0.2 and depth > 1:
+        if roll < 0.2 and depth > 0:
             name = self.rng.choice(LOGIC)
             count = name.count("{}")
             return Code(name, tuple(self.condition(depth - 1, scope) for _ in range(count)), "bool")
@@ -82,7 +82,7 @@ class Expressions(Accesses):
             relation = self.rng.choice(("< 3", "> 0", f"< {text} - 1", "% 2 < 1", ">= 1"))
             return condition_of(f"({name} {relation})")
         dtype = self.rng.choice((self.dtype, self.dtype, "float32", "int32"))
-        if roll < 0.4 and dtype in FLOATS:
+        if roll < 0.45 and dtype in FLOATS:
             name = self.rng.choice(("isnan", "isinf", "isfinite"))
             return Code(f"te.{name}({{}})", (self.expr(dtype, depth - 1, scope),), "bool")
         return Code(self.rng.choice(RELATIONS), self.two(dtype, depth, scope), "bool")
@@ -135,7 +135,7 @@ class Expressions(Accesses):
             return Code(rng.choice(one), (self.expr(dtype, depth - 1, scope),), dtype)
         if roll < 0.18:
             return self.reinterpreted(dtype, depth, scope)
-        if roll < 0.21 and dtype == "int32":
+        if roll < 0.3 and dtype == "int32":
             q, shift = rng.choice(((31, 0), (15, 2), (31, -3), (2, 1)))
             text = f"te.q_multiply_shift({{}}, {{}}, {q}, {shift})"
             return Code(text, self.two(dtype, depth, scope), dtype)

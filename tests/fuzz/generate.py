@@ -58,9 +58,9 @@ class Generator(Ordered):
 
     def program(self) -> Program:
         makers: tuple[Callable[[], None], ...] = (
-            self.pointwise, self.pointwise, self.pointwise, self.reduction, self.reduction,
-            self.contraction, self.convolution, self.stencil, self.chain, self.tuple, self.scan,
-            self.update, self.function,
+            self.pointwise, self.pointwise, self.pointwise, self.functions, self.functions,
+            self.reduction, self.reduction, self.contraction, self.convolution, self.stencil,
+            self.chain, self.tuple, self.scan, self.update, self.function,
         )  # fmt: skip
         for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4))):
             self.reduce_axes = []

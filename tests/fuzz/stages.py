@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.accesses import AXES, Axis, condition_of, index_of, load_of
-from tests.fuzz.expressions import Expressions
+from tests.fuzz.expressions import OF_TWO, UNARY, WHOLE, Expressions
 from tests.fuzz.programs import FLOATS, INTEGERS, Code, Stage
 
 REDUCERS = ("sum", "sum", "prod", "min", "max")
@@ -45,6 +45,24 @@ class Stages(Expressions):
         if dtype != "bool" and self.rng.random() < 0.25:
             body = Code("({} + {})", (body, self.reduced(dtype, shape, scope)), dtype)
         self.add(shape, body)
+
+    def functions(self) -> None:
+        """Functions of elements, two deep, on data of every size."""
+        rng = self.rng
+        shape = self.shape(rng.choice((1, 1, 2)), self.budget // 4)
+        scope = self.axes(shape)
+        dtype = self.dtype if self.dtype in FLOATS else rng.choice(FLOATS)
+        self.is_exact, was_exact = False, self.is_exact
+        found = [self.expr(dtype, rng.choice((0, 0, 1)), scope) for _ in range(3)]
+        self.is_exact = was_exact
+        for _ in range(rng.choice((1, 2, 2))):
+            if rng.random() < 0.3:
+                found[0] = Code(rng.choice(OF_TWO), (found[0], found[1]), dtype)
+            elif rng.random() < 0.1:
+                found[0] = Code(rng.choice(WHOLE), (found[0],), dtype)
+            else:
+                found[0] = Code(f"te.{rng.choice(UNARY)}({{}})", (found[0],), dtype)
+        self.add(shape, found[0])
 
     def reduction(self) -> None:
         shape = self.shape(self.rng.choice((0, 1, 1, 2, 3)), max(1, self.budget // 8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tensorc import te
 from tensorc.schedule.trace import PRIMITIVES
 from tests.fuzz import compare
 from tests.fuzz.__main__ import main
+from tests.fuzz.coverage import held, table
 from tests.fuzz.generate import case
 from tests.fuzz.memory import PAGE
 from tests.fuzz.programs import Case, Code, Input, Program, Stage, script, source
@@ -111,3 +113,10 @@ def test_bounds_of_errors(body, least):
     a, b = np.arange(8, dtype="f4"), np.arange(8, 0, -1).astype("f4") + 0.5
     error = reference(te.lower([A, B, C]), {"A": a, "B": b})["C"].error
     assert error.max() >= least and (least > 0 or error.max() == 0)
+
+
+def test_programs_hold_every_kind_of_thing():
+    counts: Counter[str] = Counter()
+    for seed in range(1500):
+        counts += held(case(seed))
+    assert table(counts).splitlines()[-1] == "never: nothing"
