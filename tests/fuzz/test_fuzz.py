@@ -21,7 +21,7 @@ from tests.fuzz.shrink import shrink
 
 
 def test_programs_with_the_default_schedule(capsys):
-    assert main(["--programs", "40", "--seed", "1"]) == 0, capsys.readouterr().out
+    assert main(["--programs", "100", "--seed", "1"]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.parametrize("first", range(1, 501, 50))  # ten parts, for workers side by side
