@@ -33,7 +33,9 @@ def test_programs_with_random_schedules(first, capsys):
 def test_steps_are_tried_and_told_apart(capsys):
     """A step that was refused leaves the schedule as it was, and all kinds of steps come up."""
     assert main(["--programs", "40", "--seed", "9000", "--schedules"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:-1]]
+    lines = capsys.readouterr().out.splitlines()
+    start = [line.split()[0] for line in lines].index("step")
+    rows = [line.split() for line in lines[start + 1 : -1]]
     accepted = {" ".join(row[:-2]): int(row[-2]) for row in rows}
     assert accepted.keys() >= set(PRIMITIVES) - {"split"}
     assert sum(count > 0 for count in accepted.values()) > 35
