@@ -9,6 +9,7 @@ import pytest
 
 import tensorc as tc
 from tensorc import te
+from tensorc.ir import parse, verify
 from tests.fuzz.memory import GuardedArray
 
 CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -107,3 +108,28 @@ def test_indices_that_wrap_around_all_of_memory():
     inverse = pow(4611686018427387905, -1, 1 << 64)
     n = np.array([int(i) * inverse % (1 << 64) for i in index], "u8")
     assert np.array_equal(kernel(a, n.view("i8")), a[index])
+
+
+def test_functions_side_by_side_have_loops_of_their_own():
+    A = te.placeholder((5,), name="A")
+    text = """
+function reverse(X: float32[n], out Y: float32[n])
+  for i in 0 .. n
+    Y[i] = X[n - 1 - i]
+"""
+    again = te.function(parse(text), te.function(parse(text), A, name="B"), name="C")
+    verify(te.lower([A, again]))
+    assert np.array_equal(tc.build([A, again], cache=False)(np.arange(5, dtype="f4")), np.arange(5))
+
+
+def test_a_nest_whose_ranges_are_data_is_not_guarded_past_its_end():
+    L, A = te.placeholder((3,), "int64", name="L"), te.placeholder((8,), name="A")
+
+    def row(i):
+        k = te.reduce_axis((0, te.assume(L[i], 0, 9)), name="k")
+        return te.sum(A[k], axis=k)
+
+    B, C = te.compute((8,), lambda i: A[i] + 1.0, name="B"), te.compute((3,), row, name="C")
+    s = tc.schedule([L, A, B, C])
+    with pytest.raises(tc.ScheduleError, match="the range of 'C.k' is loaded, which is not known to be there past"):
+        s.compute_with("C", "B", "B.i")

@@ -118,9 +118,9 @@ class _External(Maker):
             shape = tuple([substitute(extent, self.extents) for extent in buffer.shape])
             buffers[buffer] = buffer.with_(name=into.unique(f"{name}.{buffer.name}"), shape=shape)
         into.allocs += [buffers[buffer] for buffer in func.allocs]
-        body = replace_buffers(copy_nest(func.body, self.extents), buffers)
+        body = _renamed(replace_buffers(copy_nest(func.body, self.extents), buffers), name, into)
         if any(type(stmt) is Block for stmt in walk(body)):
-            return [_renamed(body, name, into)]
+            return [body]
         return [Block(name, (), _TRUE, None, body)]
 
     def description(self) -> Description:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Domain, can_prove
-from tensorc.ir.expr import Expr, Var, eq, logical_and
+from tensorc.ir.expr import Expr, Load, Var, eq, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, For, Seq, Stmt, annotate, seq
-from tensorc.ir.walk import map_substmts, substmts, walk
+from tensorc.ir.walk import map_substmts, substmts, walk, walk_expr
 from tensorc.schedule.dependence import common_sequence, conflict, meeting, parts_of, position
 from tensorc.schedule.legality import check_only_blocks
 from tensorc.schedule.locate import (
@@ -245,6 +245,14 @@ def _merged(
         extent, guards = guards.within(a, b, around.domain())
     mine, its = a.body, substituted(b.body, {b.var: a.var}, None, Domain())
     if guards is not None:
+        for loop, conditions in ((a, guards.mine), (b, guards.its)):
+            ragged = _loaded_range(loop.body) if conditions else None
+            if ragged is not None:
+                message = (
+                    f"the range of {ragged.var.name!r} is loaded, which is not known to be there "
+                    f"past the end of {loop.var.name!r}, the shorter one"
+                )
+                refuse(around.function, f"{step}: {message}", ragged.var.name)
         mine, its = _guarded(mine, guards.mine), _guarded(its, guards.its)
     first, second = (mine, its) if is_first else (its, mine)
     notes = tuple(sorted({**dict(b.annotations), **dict(a.annotations)}.items()))
@@ -261,6 +269,16 @@ def _merged(
     inner = _substituted_chain(other[1:], {b.var: a.var})
     body = _merged(step, place, kept[1:], inner, is_first, guards)
     return For(a.var, a.start, extent, a.kind, body, notes)
+
+
+def _loaded_range(stmt: Stmt) -> For | None:
+    """A loop in a statement whose range is told by data."""
+    for each in walk(stmt):
+        if type(each) is For and any(
+            type(e) is Load for end in (each.start, each.extent) for e in walk_expr(end)
+        ):
+            return each
+    return None
 
 
 @dataclass(frozen=True, slots=True)
