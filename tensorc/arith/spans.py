@@ -71,7 +71,17 @@ class Access:
         return simplify(substitute(expr, self.values), self.domain)
 
     def span(self, expr: Expr) -> Span | None:
-        """The span of an expression over the variables of the indices; None if unbounded."""
+        """The span of an expression over the variables of the indices, and over its lanes; None if
+        unbounded."""
+        match expr:
+            case Ramp(base, Const(stride), lanes):
+                first, last = self.span(base), self.span(base + stride * (lanes - 1))
+                ends = (first, last) if stride >= 0 else (last, first)
+                return Span(ends[0].lo, ends[1].hi) if ends[0] and ends[1] else None
+            case Broadcast(value):
+                return self.span(value)
+        if expr.dtype.lanes > 1:
+            return None
         return relax(self.over_loops(expr), self.ranges, self.domain)
 
     def is_fixed(self, expr: Expr) -> bool:

@@ -9,7 +9,6 @@ from tensorc.arith import Affine, Domain, bounds
 from tensorc.arith.affine import build, linear
 from tensorc.ir.expr import (
     EQ,
-    LE,
     LT,
     Broadcast,
     Buffer,
@@ -22,21 +21,10 @@ from tensorc.ir.expr import (
     Var,
     is_const,
 )  # fmt: skip
-from tensorc.ir.stmt import For, Let
+from tensorc.ir.stmt import For
 from tensorc.ir.walk import variables, walk_expr
 from tensorc.passes.common import conjuncts, requirement
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One load or store; `path` holds the loops and lets around it, outermost first."""
-
-    indices: tuple[Expr, ...]
-    mask: Expr | None
-    is_store: bool
-    path: tuple[For | Let, ...]
-    conditions: tuple[Expr, ...]
-    domain: Domain
+from tensorc.passes.skips import Access, ends_of_loops, skips_nothing_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +100,13 @@ def covers_all(span: Span, extent: Expr) -> bool:
     return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
 
 
-def are_covered(read: Access, writes: list[Access], buffer: Buffer, depth: int) -> bool:
+def are_covered(
+    read: Access, writes: list[Access], stores: list[Access], buffer: Buffer, depth: int
+) -> bool:
     """Whether writes, each time before a read, write all that is read: one alone, or several side
-    by side."""
-    found = [pair for write in writes if (pair := _regions(write, read, depth)) is not None]
+    by side. `stores` are all of the buffer."""
+    regions = [_regions(write, read, stores, buffer, depth) for write in writes]
+    found = [pair for pair in regions if pair is not None]
     extents = buffer.shape
     for region, wanted in found:
         if all(map(_span_covers, region, wanted, extents)):
@@ -138,7 +129,7 @@ def are_covered(read: Access, writes: list[Access], buffer: Buffer, depth: int) 
     return False
 
 
-def _regions(write: Access, read: Access, depth: int):
+def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, depth: int):
     """What a write ahead of a read surely writes and what is read; None if the write may not have
     happened.
 
@@ -162,10 +153,17 @@ def _regions(write: Access, read: Access, depth: int):
         if (
             condition not in first
             and condition not in read.conditions
-            and not _cuts_tail(condition, inner)
+            and not (
+                _cuts_tail(condition, inner)
+                and skips_nothing_read(write, condition, stores, buffer)
+            )
         ):
             return None
-    if write.mask is not None and not all(type(c) in (LT, LE) for c in conjuncts(write.mask)):
+    ends = ends_of_loops(write.path[common:], write.indices)
+    if ends is None:
+        return None
+    cuts = (*ends, *(conjuncts(write.mask) if write.mask is not None else ()))
+    if any(not skips_nothing_read(write, cut, stores, buffer) for cut in cuts):
         return None
     if not _is_dense(write, common):
         return None

@@ -23,7 +23,8 @@ from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
 from tensorc.ir.walk import exprs, map_substmts, replace_body, substmts, walk_expr
 from tensorc.passes.common import conjuncts, entry_domain
 from tensorc.passes.flatten import ZERO, Flattener, Layout, padded, strides_of
-from tensorc.passes.reach import Access, are_covered, covers_all, hull, touched
+from tensorc.passes.reach import are_covered, covers_all, hull, touched
+from tensorc.passes.skips import Access
 
 LOCAL_BYTES = 16 * 1024  # of local buffers alive at one place
 ALIGNMENT = 64
@@ -174,10 +175,11 @@ class _Placer:
         """Whether statements, with the loops outside `depth` standing still, read only what they
         wrote themselves."""
         found = self._found(buffer, stmts)
+        stores = [other for other in self.accesses[buffer] if other.is_store]
         for at, access in enumerate(found):
             if not access.is_store:
                 writes = [other for other in found[:at] if other.is_store]
-                if not are_covered(access, writes, buffer, depth):
+                if not are_covered(access, writes, stores, buffer, depth):
                     return False
         return True
 

@@ -444,6 +444,11 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
         return None
     if not _runs_on_whole_domain(writer) or not _is_dense(write, shared):
         return None
+    domain = writer.domain()
+    for loop in writer.loops:  # one that the place does not tell may have no iterations
+        moves = any(uses(e, (loop.var,)) for e in write.indices)
+        if loop.var not in above and not moves and not can_prove(loop.extent >= 1, domain):
+            return None
     return _ranges(write, shared)
 
 

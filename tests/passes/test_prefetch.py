@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tensorc as tc
+from tensorc import te
 from tensorc.ir.printer import show
 from tensorc.passes.pipeline import lower
 from tensorc.passes.prefetch import prefetch_ahead
@@ -174,3 +177,19 @@ def test_a_buffer_that_does_not_exist_yet_is_not_asked_for():
               C[i * 8 + k] = T[i * 8 + k]
     """)
     assert_same(f, lower(f, check=True))
+
+
+def test_what_vectors_read_is_asked_for_too():
+    s = tc.schedule(copied())
+    lanes = s.split("B.i", (None, 4))[1]
+    s.tensorize(lanes, "copy.4.float32")
+    s.prefetch("B.i.0", "A", 2)
+    kernel = tc.build(s, cache=False)
+    assert "prefetch A" in kernel.source("flat")
+    a = np.arange(64, dtype="float32")
+    assert np.array_equal(kernel(a), a)
+
+
+def copied() -> list[te.Tensor]:
+    A = te.placeholder((64,), name="A")
+    return [A, te.compute((64,), lambda i: A[i], name="B")]

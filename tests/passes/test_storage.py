@@ -8,7 +8,7 @@ from tensorc.ir.interpreter import interpret
 from tensorc.ir.printer import show
 from tensorc.ir.verifier import verify
 from tensorc.passes.storage import place_buffers
-from tests.passes.same import assert_same, assert_text, program
+from tests.passes.same import assert_lowers, assert_same, assert_text, program
 
 
 def placed(text: str, *extents: dict[str, int]):
@@ -157,3 +157,50 @@ def test_gathers_over_two_axes():
         function main(A: float32[4, 6], out C: float32[8])
           C[ramp(0, 1, 8)] = A[ramp(0, 1, 8) // broadcast(2, 8), ramp(0, 1, 8) % broadcast(6, 8)]
     """)
+
+
+def test_a_store_that_skips_what_another_wrote_does_not_stand_alone():
+    """The second stage writes the first 8 elements; what it leaves is the first one's."""
+    before = program("""
+        function main(A: float32[8], out C: float32[8])
+          alloc P: float32[12]
+          for o in 0 .. 2
+            for f in 0 .. 8
+              block F
+                spatial i: 12 = o * 4 + f
+                P[i] = float32(3.0)
+            for p in 0 .. 8
+              block P
+                spatial i: 8 = o * 4 + p
+                where o * 4 + p < 8
+                P[i] = A[i]
+            for c in 0 .. 4
+              block C
+                spatial i: 8 = o * 4 + c
+                C[i] = P[i] + P[i + 4]
+    """)
+    assert_lowers(before)
+
+
+def test_a_loop_that_begins_anywhere_does_not_write_what_lies_before():
+    before = program("""
+        function main(A: float32[7], out C: float32[7, 7])
+          alloc P: float32[7, 7]
+          for o in 0 .. 7
+            for a in 0 .. max(min(2, 7 - o * 2), 0)
+              block A
+                spatial i: 7 = o
+                spatial j: 7 = a
+                P[i, j] = A[j]
+            for b in max(min(2, 7 - o * 2), 0) .. 7
+              block B
+                spatial i: 7 = o
+                spatial j: 7 = b
+                P[i, j] = A[j] * float32(2.0)
+            for c in 0 .. 7
+              block C
+                spatial i: 7 = o
+                spatial j: 7 = c
+                C[i, j] = P[i, j]
+    """)
+    assert_lowers(before)

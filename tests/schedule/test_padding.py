@@ -10,6 +10,7 @@ from tensorc.schedule import Schedule, Trace
 from tensorc.schedule.primitives.domains import transform_block_layout
 from tensorc.schedule.primitives.loops import parallel, split
 from tensorc.schedule.primitives.padding import decompose_padding, pad_einsum
+from tensorc.schedule.primitives.placement import compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tests.schedule.same import assert_same
 from tests.schedule.test_caching import MATMUL
@@ -251,12 +252,12 @@ def test_padding_of_symbolic_width():
         (
             "i >= 1 and i < 5 and j >= 2 and j < 8",
             "i != 1",
-            "the condition bounds none of the iterators that move from the loop inward",
+            "the condition bounds none of the iterators",
         ),
         (
             "A[i - 1, j - 2]",
             "P[i, j]",
-            "it must be spatial, without a predicate, and not read what it writes",
+            "it must be spatial, and not read what it writes",
         ),
     ],
 )
@@ -267,13 +268,59 @@ def test_decompose_padding_refuses(old, new, reason):
     )
 
 
+def test_padding_of_tiles_leaves_the_loops():
+    """What bounds a tile, or a loop outside, becomes the predicate of the block."""
+    pad = parse(PAD)
+    for factors in ((3, 3), (None, 2)):
+        function, _ = split(pad, "P.j", factors)
+        for loop in ("P.i", "P.j.0", "P.j.1"):
+            after, _ = decompose_padding(function, "P", loop)
+            assert_same(pad, after)
+    inner = parse(PAD.replace(" and j >= 2 and j < 8", "").replace("A[i - 1, j - 2]", "A[i - 1, j % 6]"))
+    after, _ = decompose_padding(inner, "P", "P.j")
+    assert show(after).splitlines()[1:] == """\
+  for P.i in 0 .. 6
+    for P_pad.j in 0 .. 9
+      block P_pad
+        spatial i: 6 = P.i
+        spatial j: 9 = P_pad.j
+        P[i, j] = float32(0.0)
+    for P.j in 0 .. 9
+      block P
+        spatial i: 4 = P.i - 1
+        spatial j: 9 = P.j
+        where P.i >= 1 and P.i < 5
+        P[i + 1, j] = A[i, j % 6]""".splitlines()
+    assert_same(inner, after)
+
+
+def test_padding_where_a_window_needs_it():
+    before = parse("""
+function pool(A: float32[9, 9], out C: float32[9, 9])
+  alloc P: float32[11, 11]
+  for P.i in 0 .. 11
+    for P.j in 0 .. 11
+      block P
+        spatial i: 11 = P.i
+        spatial j: 11 = P.j
+        P[i, j] = if_then_else(i >= 1 and i < 10 and j >= 1 and j < 10, A[i - 1, j - 1], float32(0.0))
+  for C.i in 0 .. 9
+    for C.j in 0 .. 9
+      block C
+        spatial i: 9 = C.i
+        spatial j: 9 = C.j
+        C[i, j] = P[i, j] + P[i + 2, j + 2]
+""")
+    for factor in (3, 4):  # tiles that are whole, and such with tails
+        function, (i0, _) = split(before, "C.i", (None, factor))
+        function = compute_at(function, "P", i0)
+        after, _ = decompose_padding(function, "P", "P.i")
+        assert "if_then_else" not in show(after)
+        assert_same(before, after)
+
+
 def test_decompose_padding_refuses_other_loops():
     pad = parse(PAD)
-    function, _ = split(pad, "P.j", (3, 3))
-    assert refusal(decompose_padding, function, "P", "P.i") == (
-        "decompose_padding(block 'P', loop 'P.i'): loop 'P.j.0' is not the whole range of one "
-        "iterator; do this before splitting or moving"
-    )
     assert refusal(decompose_padding, parallel(pad, "P.i"), "P", "P.i") == (
         "decompose_padding(block 'P', loop 'P.i'): loop 'P.i' is parallel; do this while it is serial"
     )

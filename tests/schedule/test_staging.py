@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
@@ -211,3 +212,21 @@ function rows(A: float32[4, 4], out C: float32[4, 4])
         "stage('C.j', buffer 'C'): in parallel 'C.i', iterations of the loop may touch the same "
         "elements of buffer 'C', which block 'C_stage_out' writes"
     )
+
+
+def test_a_loop_without_iterations_fills_no_window():
+    function = parse("""
+function none(A: float32[15], out C: float32[4])
+  alloc T: float32[4, 4]
+  for i in 0 .. 1
+    for t in 0 .. 0
+      block T
+        spatial t_: 15 = 14
+        T[t_ // 4, t_ % 4] = A[t_]
+    block C
+      spatial c: 4 = 0
+      where false
+      C[c] = T[3, 2]
+""")
+    with pytest.raises(ScheduleError, match="is known to be written before it is read"):
+        stage(function, "i", "T", None, "out")

@@ -41,8 +41,8 @@ def compute_inline(function: Function, block: str) -> Function:
 
     Requires: the block has only spatial iterators and no init; its body is one store whose indices
     are its distinct iterators in any order; its predicate is true; it does not read what it writes;
-    its buffer is internal, written by no other block and read by some; nothing that it reads is
-    written after it.
+    its buffer is internal and written by no other block; nothing that it reads is written after it.
+    Where nothing reads the buffer, the block is only dropped.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -265,8 +265,6 @@ def _single_store(function: Function, block: Block) -> Store:
     if len(writers(function, store.buffer)) > 1:
         others = ", ".join(w.name for w in writers(function, store.buffer) if w is not block)
         deny(f"{store.buffer.name!r} is also written by {others}")
-    if not readers(function, store.buffer):
-        deny(f"nothing reads {store.buffer.name!r}, so there is no place to inline it to")
     return store
 
 

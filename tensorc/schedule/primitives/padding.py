@@ -271,9 +271,13 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     then runs over the interior only, without the conditions that held just there. Returns the
     function and the new block's name.
 
+    Where the iterators that the condition bounds are bound to loops in another way, as after
+    `compute_at`, or to loops outside, the loops stay, and the block gets the condition as its
+    predicate.
+
     Requires: the block stores ``if_then_else(condition, value, constant)`` or such a select, and
-    reads not what it writes; its iterators that move from `loop` inward are bound to serial loops of
-    their own there, each over its whole extent; the condition bounds one of them.
+    reads not what it writes; the loops from `loop` inward are serial and hold nothing else; the
+    condition bounds an iterator.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -282,18 +286,20 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     node: Block = place.node
     loops = _loops_inside(place, at.node, step)
     store, condition, value, filler = _padding(place, step)
-    moving = {it.binding: it for it in node.iters if it.binding in {each.var for each in loops}}
-    ranges, rest = _interior(node, [it for it in moving.values()], condition, root_domain(function))
+    whole = _whole_ranges(node, loops)
+    moving = [it for it in node.iters if uses(it.binding, [each.var for each in loops])]
+    ranges, rest = _interior(node, moving, condition, root_domain(function))
     if not ranges:
-        reason = "the condition bounds none of the iterators that move from the loop inward"
-        refuse(function, f"{step}: {reason}", block)
+        ranges, rest = _interior(node, node.iters, condition, root_domain(function))
+    if not ranges:
+        refuse(function, f"{step}: the condition bounds none of the iterators", block)
 
     domain = place.domain()
     for it in node.iters:
         domain = domain.bind(it.var, 0, it.extent)
     if rest:
         value = if_then_else(logical_and(*rest), value, filler)
-    extents, values, iters = {}, {}, []
+    extents, values, iters, inside = {}, {}, [], []
     for it in node.iters:
         if it.var not in ranges:
             iters.append(it)
@@ -302,11 +308,18 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
         extent = simplify(maximum(hi - lo, index(0)), root_domain(function))
         var = Var(it.var.name)
         values[it.var] = var + lo
-        extents[it.binding] = extent
         domain = domain.bind(var, 0, extent)
-        iters.append(BlockIter(var, extent, it.kind, it.binding))
+        if it in whole:
+            extents[it.binding] = extent
+            iters.append(BlockIter(var, extent, it.kind, it.binding))
+            continue
+        inside += [it.binding >= lo, it.binding < hi]
+        binding = simplify(it.binding - lo, place.domain())
+        iters.append(BlockIter(var, extent, it.kind, binding))
     body = reiterated(Store(store.buffer, store.indices, value), values, domain)
-    inner: Stmt = Block(node.name, tuple(iters), node.predicate, None, body, node.annotations)
+    simple = [simplify(each, place.domain()) for each in inside]
+    predicate = logical_and(node.predicate, *[each for each in simple if not is_const(each, True)])
+    inner: Stmt = Block(node.name, tuple(iters), predicate, None, body, node.annotations)
     for each in reversed(loops):
         extent = extents.get(each.var, each.extent)
         inner = For(each.var, each.start, extent, each.kind, inner, each.annotations)
@@ -323,9 +336,8 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
 
 
 def _loops_inside(place: Place, at: For, step: str) -> tuple[For, ...]:
-    """The loops from `at` inward to the block: serial, nothing else in them, each the whole range
-    of an iterator."""
-    function, node = place.function, place.node
+    """The loops from `at` inward to the block: serial, nothing else in them."""
+    function = place.function
     position = next((i for i, stmt in enumerate(place.path) if stmt is at), None)
     if position is None:
         refuse(function, f"{step}: the loop is not around the block", at.var.name)
@@ -336,20 +348,28 @@ def _loops_inside(place: Place, at: For, step: str) -> tuple[For, ...]:
         if each.kind != "serial":
             reason = f"loop {each.var.name!r} is {each.kind}; do this while it is serial"
             refuse(function, f"{step}: {reason}", each.var.name)
-        bound = [it for it in node.iters if uses(it.binding, (each.var,))]
-        whole = [it for it in bound if it.binding is each.var and it.extent == each.extent]
-        if len(bound) != 1 or not whole or not is_const(each.start, 0):
-            reason = f"loop {each.var.name!r} is not the whole range of one iterator"
-            refuse(function, f"{step}: {reason}; do this before splitting or moving", each.var.name)
     return loops
+
+
+def _whole_ranges(node: Block, loops: Sequence[For]) -> list[BlockIter]:
+    """The iterators whose whole ranges are loops of their own among these, which can be shortened:
+    the block has no predicate that counts on them."""
+    found = []
+    for each in loops if is_const(node.predicate, True) else ():
+        bound = [it for it in node.iters if uses(it.binding, (each.var,))]
+        ranged = any(uses(other.extent, (each.var,)) or uses(other.start, (each.var,)) for other in loops)
+        if len(bound) == 1 and bound[0].binding is each.var and bound[0].extent == each.extent:
+            if is_const(each.start, 0) and not ranged:
+                found.append(bound[0])
+    return found
 
 
 def _padding(place: Place, step: str) -> tuple[Store, Expr, Expr, Const]:
     """The store of a padding block, its condition, what it stores inside, and the constant."""
     function, node = place.function, place.node
     store = node.body
-    if not is_plain(node) or not is_const(node.predicate, True):
-        reason = "it must be spatial, without a predicate, and not read what it writes"
+    if not is_plain(node):
+        reason = "it must be spatial, and not read what it writes"
         refuse(function, f"{step}: {reason}", node.name)
     match store:
         case Store(_, _, (IfThenElse() | Select()) as choice, None):
@@ -419,7 +439,8 @@ def _fill(function: Function, node: Block, loops: Sequence[For], name: str, stor
         BlockIter(copies[it.var], it.extent, it.kind, substitute(it.binding, values))
         for it in node.iters
     ])  # fmt: skip
-    nest: Stmt = Block(name, iters, node.predicate, None, substitute_stmt(store, copies))
+    predicate = substitute(node.predicate, values)
+    nest: Stmt = Block(name, iters, predicate, None, substitute_stmt(store, copies))
     for var, each in reversed(new):
         nest = For(var, each.start, each.extent, each.kind, nest, each.annotations)
     return nest
