@@ -358,9 +358,9 @@ def _whole_ranges(node: Block, loops: Sequence[For]) -> list[BlockIter]:
     for each in loops if is_const(node.predicate, True) else ():
         bound = [it for it in node.iters if uses(it.binding, (each.var,))]
         ranged = any(uses(other.extent, (each.var,)) or uses(other.start, (each.var,)) for other in loops)
-        if len(bound) == 1 and bound[0].binding is each.var and bound[0].extent == each.extent:
-            if is_const(each.start, 0) and not ranged:
-                found.append(bound[0])
+        is_own = len(bound) == 1 and bound[0].binding is each.var and not ranged
+        if is_own and bound[0].extent == each.extent and is_const(each.start, 0):
+            found.append(bound[0])
     return found
 
 
