@@ -20,7 +20,9 @@ F = te.placeholder((4,), name="F")[x]
 UNARY = sorted(
     name
     for name, intrinsic in TABLE.items()
-    if intrinsic.arity == 1 and "float" in intrinsic.kinds and not intrinsic.reduces and name != "float_bits"
+    if intrinsic.arity == 1
+    and "float" in intrinsic.kinds
+    and not (intrinsic.reduces or intrinsic.whole or name == "float_bits")
 )
 BINARY = sorted(name for name, intrinsic in TABLE.items() if intrinsic.arity == 2 and name != "ldexp")
 
