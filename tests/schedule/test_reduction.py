@@ -237,3 +237,26 @@ function start(A: float32[8], out C: float32[])
     assert refused(decompose_reduction, function, "C", "C.k") == (
         "decompose_reduction(block 'C', loop 'C.k'): its init reads 'S', which 'S' writes in that loop"
     )
+
+
+def test_vectors_and_the_start_of_a_sum_come_in_either_order():
+    text = []
+    for vectors_first in (True, False):
+        s = Schedule(matmul())
+        i, j, k = s.loops("C")
+        s.reorder(i, k, j)
+        if vectors_first:
+            s.vectorize(j)
+        s.decompose_reduction("C", k)
+        if not vectors_first:
+            s.vectorize(j)
+            s.vectorize(s.loops("C_init")[-1])
+        text.append(s.show())
+    assert text[0] == text[1]
+    s = Schedule(matmul())
+    s.decompose_reduction("C", "C.k")
+    s.vectorize("C.k")  # the lanes of a sum
+    other = Schedule(matmul())
+    other.vectorize("C.k")
+    other.decompose_reduction("C", "C.k")
+    assert s.show() == other.show()
