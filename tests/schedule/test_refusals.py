@@ -84,12 +84,6 @@ function sum(A: float32[8, 6], out C: float32[8])
                                      "  pass\n", False)),
             "substitute(block 'C'): the replacement has scalar parameters",
         ),
-        (
-            SUM.replace("8", "n"), (),
-            ("substitute", ("C", SUM.replace("8", "n"), True)),
-            "substitute(block 'C'): a nest of symbolic extents cannot be tried out; check=False "
-            "trusts it",
-        ),
     ],
 )  # fmt: skip
 def test_a_refusal(text, before, step, message):
