@@ -268,11 +268,11 @@ def _scope(rng: random.Random) -> str:
 
 MAKERS = {
     "cache_read": (3, cache_read), "cache_write": (3, cache_write), "stage": (4, stage),
-    "blockize": (4, blockize), "tensorize": (12, tensorize),
+    "blockize": (4, blockize), "tensorize": (16, tensorize),
     "rolling_buffer": (18, rolling_buffer), "reindex": (4, reindex),
     "reindex_cache_read": (4, reindex_cache_read), "reindex_cache_write": (4, reindex_cache_write),
     "transform_layout": (4, transform_layout),
-    "transform_block_layout": (7, transform_block_layout), "pad_einsum": (16, pad_einsum),
+    "transform_block_layout": (7, transform_block_layout), "pad_einsum": (26, pad_einsum),
     "decompose_padding": (18, decompose_padding), "set_scope": (3, set_scope),
     "storage_align": (3, storage_align),
 }  # fmt: skip
