@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Domain, Interval, bounds, can_prove
@@ -16,6 +16,7 @@ from tensorc.ir.expr import (
     LT,
     NE,
     And,
+    Buffer,
     Cast,
     Compare,
     Const,
@@ -30,7 +31,7 @@ from tensorc.ir.expr import (
     logical_or,
 )
 from tensorc.ir.printer import show
-from tensorc.ir.walk import children, rewrite, substitute, uses, walk_expr
+from tensorc.ir.walk import children, rewrite, substitute, uses, variables, walk_expr
 from tensorc.te.assume import Assume, take_off
 from tensorc.te.tensor import Tensor
 
@@ -270,3 +271,14 @@ def negate(condition: Expr) -> Expr:
             return _OPPOSITE[type(condition)](a, b)
         case _:
             return logical_not(condition)
+
+
+def reads_of(demand: Demand, axes: Axes, own: Collection[Buffer]) -> bool:
+    """Whether an index, a condition around it, or the range of an iterator in them depends on these buffers."""
+    found = [demand.index, demand.extent, *demand.guards]
+    used = set().union(*map(variables, found))
+    for var, extent in reversed(axes):
+        if var in used:
+            used |= variables(extent)
+            found.append(extent)
+    return any([type(e) is Load and e.buffer in own for expr in found for e in walk_expr(expr)])

@@ -3,6 +3,9 @@
     for i { C_ok[] = C_ok[] and (I[i] >= 0 and I[i] < 10) }         a reduction, which runs in lanes
     if not C_ok[] { for i { check I[i] >= 0 and I[i] < 10, I[i], i, "access X[I[i]]: ..." } }
 
+Of what a step of a scan computes it is known only then: these nests stand inside its loop, and what an update reads of
+itself is checked in its block.
+
 The reduction may ask for more than is needed, where that makes it shorter: of an index that is linear in an iterator it
 looks at both ends. What counts are the checks, which look at every index as it is used; none of them fails for what
 only the reduction finds.
@@ -10,7 +13,8 @@ only the reduction finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tensorc.arith import LARGEST, Domain, affine, can_prove, simplify
 from tensorc.dtypes import bool_
@@ -28,7 +32,7 @@ from tensorc.ir.expr import (
     logical_or,
 )  # fmt: skip
 from tensorc.ir.stmt import MOST_PLACES, Annotations, Block, BlockIter, Check, For, If, Stmt, Store, seq
-from tensorc.ir.walk import substitute, substitute_stmt, uses, variables, walk_expr
+from tensorc.ir.walk import rewrite_exprs, substitute, substitute_stmt, uses, variables, walk_expr
 from tensorc.te.access import Axes, Demand, written
 from tensorc.te.assume import take_off
 
@@ -38,6 +42,18 @@ _CHECK: Annotations = (("check", True),)  # no part of the work that the definit
 Lowered = Callable[[Expr], Expr]  # with the buffers of the function, and without promises
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands still while a nest of checks runs: `outer` gives its value outside blocks, `inner` inside them,
+    by iterators that `iters` makes anew for each block."""
+
+    outer: Mapping[Var, Expr] = field(default_factory=dict)
+    iters: Callable[[], tuple[tuple[BlockIter, ...], dict[Var, Expr]]] = lambda: ((), {})
+
+
+NOTHING_AROUND = Around()
+
+
 def check_demands(
     name: str,
     demands: Iterable[Demand],
@@ -45,17 +61,18 @@ def check_demands(
     starts: dict[Var, Expr],
     lowered: Lowered,
     unique: Callable[[str], str],
+    around: Around = NOTHING_AROUND,
 ) -> tuple[list[Stmt], list[Buffer]]:
     """The nests that check what a stage demands, and the buffers that they need besides.
 
     `axes` are the iterators of the stage, `starts` what is added to an iterator where an error tells its value,
-    `unique` makes names.
+    `unique` makes names. Iterators that stand still `around` the nests are not looped over.
     """
     nests: list[Stmt] = []
     buffers: list[Buffer] = []
     extents = {var: take_off(extent)[0] for var, extent in axes}
     for group in _groups(list(demands), extents):
-        nest = _Nest(name, group, extents, starts, lowered, unique)
+        nest = _Nest(name, group, extents, starts, lowered, unique, around)
         ok, scan = nest.scan()
         nests += scan
         nests.append(nest.report(ok))
@@ -102,19 +119,20 @@ def _closed(used: set[Var], extents: dict[Var, Expr]) -> list[Var]:
 class _Nest:
     """The checks of one group of demands."""
 
-    def __init__(self, name, group: list[Demand], extents, starts, lowered: Lowered, unique):
+    def __init__(self, name, group: list[Demand], extents, starts, lowered: Lowered, unique, around: Around):
         self.name = name
         self.group = group
         self.extents: dict[Var, Expr] = extents
         self.starts: dict[Var, Expr] = starts
         self.lowered = lowered
         self.unique = unique
+        self.around = around
 
     def scan(self) -> tuple[Buffer | None, list[Stmt]]:
         """The flag, and the nests that find it; None where there is nothing to loop over."""
         conditions = [self._shortened(demand) for demand in self.group]
         condition = logical_and(*conditions)
-        axes = _closed(variables(condition), self.extents)
+        axes = self._moving(_closed(variables(condition), self.extents))
         if not axes:
             return None, []
         name = self.unique(f"{self.name}_ok")
@@ -124,7 +142,7 @@ class _Nest:
         if not any(uses(self.extents[var], axes) for var in axes):
             return ok, [self._loops(name, axes, init, body)]
         # the first of its ranges may be empty, and what begins with it would not begin
-        before = Block(self.unique(f"{name}_init"), (), _TRUE, None, init, _CHECK)
+        before = self._block(self.unique(f"{name}_init"), (), None, init)
         return ok, [before, self._loops(name, axes, None, body)]
 
     def report(self, ok: Buffer | None) -> Stmt:
@@ -134,14 +152,25 @@ class _Nest:
         body = seq(*checks)
         if ok is not None:
             body = If(logical_not(Load(ok, ())), body)
-        return Block(name, (), _TRUE, None, body, _CHECK)
+        return self._block(name, (), None, body)
+
+    def _moving(self, axes: list[Var]) -> list[Var]:
+        return [var for var in axes if var not in self.around.outer]
+
+    def _block(self, name: str, iters: tuple[BlockIter, ...], init: Stmt | None, body: Stmt) -> Stmt:
+        still, values = self.around.iters()
+        if values:
+            body, init = stepped(body, values), init and stepped(init, values)
+            iters = tuple([replace(it, extent=substitute(it.extent, self.around.outer)) for it in iters])
+        return Block(name, (*still, *iters), _TRUE, init, body, _CHECK)
 
     def _loops(self, name: str, axes: list[Var], init: Stmt | None, body: Stmt) -> Stmt:
         loops = {var: Var(self.unique(f"{name}.{var.name}")) for var in axes}
-        extents = {var: substitute(self.lowered(self.extents[var]), loops) for var in axes}
+        outer = {**self.around.outer, **loops}
+        extents = {var: substitute(self.lowered(self.extents[var]), outer) for var in axes}
         own = {var: Var(var.name) for var in axes}  # those of the stage are its own
         iters = tuple([BlockIter(own[var], extents[var], "reduce", loops[var]) for var in axes])
-        nest: Stmt = Block(name, iters, _TRUE, init, substitute_stmt(body, own), _CHECK)
+        nest: Stmt = self._block(name, iters, init, substitute_stmt(body, own))
         for var in reversed(axes):
             nest = For(loops[var], index(0), extents[var], "serial", nest)
         return nest
@@ -152,7 +181,7 @@ class _Nest:
         skip: list[Expr] = []
         short: list[Expr] = []  # so few steps that an index which is inside at both ends cannot wrap between them
         axes = _needed(demand, self.extents)
-        for var in reversed(axes):
+        for var in reversed(self._moving(axes)):
             extent = self.extents[var]
             steady = [*demand.guards, *skip, demand.extent, *[self.extents[v] for v in axes]]
             scale = _factor(low, var)
@@ -174,7 +203,8 @@ class _Nest:
 
     def _check(self, block: str, demand: Demand) -> Stmt:
         axes = _needed(demand, self.extents)
-        loops: dict[Var, Expr] = {var: Var(self.unique(f"{block}.{var.name}")) for var in axes}
+        moving = self._moving(axes)
+        loops: dict[Var, Expr] = {var: Var(self.unique(f"{block}.{var.name}")) for var in moving}
 
         def at(expr: Expr) -> Expr:
             return substitute(self.lowered(expr), loops)
@@ -183,11 +213,32 @@ class _Nest:
         places = [at(var + self.starts.get(var, 0)) for var in axes][: MOST_PLACES - 1]
         message, limit = _message(demand, axes[: len(places)])
         nest: Stmt = Check(condition, at(demand.index), message, (*places, *map(at, limit)))
-        for var in reversed(axes):
+        for var in reversed(moving):
             loop = loops[var]
             assert isinstance(loop, Var)
             nest = For(loop, index(0), at(self.extents[var]), "serial", nest)
         return nest
+
+
+def stepped(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+    """A body at a step; `S[t + 1 - 1]` is `S[t]`."""
+
+    def rule(expr: Expr) -> Expr | None:
+        if type(expr) is Load:
+            return Load(expr.buffer, tuple([simplify(index) for index in expr.indices]))
+        return None
+
+    return rewrite_exprs(substitute_stmt(stmt, values), rule)
+
+
+def check_here(demand: Demand, axes: Axes, starts: dict[Var, Expr], lowered: Lowered) -> Stmt:
+    """The check of an index where it is used, inside a block with the iterators `axes`."""
+    extents = {var: take_off(extent)[0] for var, extent in axes}
+    needed = _needed(demand, extents)[: MOST_PLACES - 1]
+    message, limit = _message(demand, needed)
+    condition = _guarded(demand.guards, _inside(demand, demand.index, demand.index))
+    places = [var + starts.get(var, 0) for var in needed]
+    return Check(lowered(condition), lowered(demand.index), message, tuple(map(lowered, [*places, *limit])))
 
 
 def _factor(expr: Expr, var: Var) -> int | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorc.arith import simplify
 from tensorc.ir.expr import Buffer, Expr, Load, Var, index, is_const
 from tensorc.ir.reducer import identity_annotations, operation_of, update
 from tensorc.ir.stmt import Annotations, Block, BlockIter, For, IterKind, Stmt, Store, seq
-from tensorc.ir.walk import children, rebuild, rewrite_exprs, substitute, substitute_stmt, uses
+from tensorc.ir.walk import children, rebuild, substitute, substitute_stmt, uses
 from tensorc.te.access import Axes, Demand, check_accesses
 from tensorc.te.assume import Assume
-from tensorc.te.checks import check_demands
+from tensorc.te.checks import NOTHING_AROUND, Around, check_demands, stepped
 from tensorc.te.graph import unique_name
 from tensorc.te.math import const
 from tensorc.te.tensor import Tensor, TensorBuffer
@@ -69,11 +68,18 @@ class Nests:
         return self.checks(self.buffers[stage].name, demands, axes, starts)
 
     def checks(
-        self, name: str, demands: Sequence[Demand], axes: Axes, starts: dict[Var, Expr]
+        self,
+        name: str,
+        demands: Sequence[Demand],
+        axes: Axes,
+        starts: dict[Var, Expr],
+        step: Step | None = None,
+        time: Var | None = None,
     ) -> list[Stmt]:
-        """The nests that check demands of the stage `name`; see `check_demands`."""
+        """The nests that check demands of the stage `name`, be it in a step around them; see `check_demands`."""
+        around = NOTHING_AROUND if step is None or time is None else _in_step(step, time)
         stmts, flags = check_demands(
-            name, demands, axes, starts, lambda expr: self.lowered(expr, {}), self.unique
+            name, demands, axes, starts, lambda expr: self.lowered(expr, {}), self.unique, around
         )
         self.allocs += flags
         return stmts
@@ -94,8 +100,8 @@ class Nests:
             iters.append(BlockIter(own, step.extent, "ordered", step.loop))
             around[time] = step.loop + step.start
             values: dict[Var, Expr] = {time: own + step.start}
-            init = init and _stepped(init, values)
-            body = _stepped(body, values)
+            init = init and stepped(init, values)
+            body = stepped(body, values)
         loops: list[Var] = []
         before: list[Stmt] = []
         reduced = [var for var, _ in reduce_axes]
@@ -201,12 +207,9 @@ class Nests:
         return new
 
 
-def _stepped(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
-    """A body at a step; `S[t + 1 - 1]` is `S[t]`."""
+def _in_step(step: Step, time: Var) -> Around:
+    def iters() -> tuple[tuple[BlockIter, ...], dict[Var, Expr]]:
+        own = Var(time.name)
+        return (BlockIter(own, step.extent, "ordered", step.loop),), {time: own + step.start}
 
-    def rule(expr: Expr) -> Expr | None:
-        if type(expr) is Load:
-            return Load(expr.buffer, tuple([simplify(index) for index in expr.indices]))
-        return None
-
-    return rewrite_exprs(substitute_stmt(stmt, values), rule)
+    return Around({time: step.loop + step.start}, iters)

@@ -11,7 +11,7 @@ from tensorc.ir.expr import Expr, Load, Var, index, sub
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, Check, For, Stmt, seq
 from tensorc.ir.walk import walk_expr
-from tensorc.te.access import Demand, demands, written
+from tensorc.te.access import Axes, Demand, demands, reads_of, written
 from tensorc.te.assume import take_off
 from tensorc.te.maker import Description, Maker
 from tensorc.te.math import const
@@ -96,6 +96,10 @@ def _check_state(what: str, axis: int, init: Tensor, update: Tensor, state: Tens
         raise ExpressionError(
             f"{what}: init {init.name!r} has {show(steps)} steps, state {state.name!r} has {show(extent)}"
         )
+
+
+def _axes(stage: Tensor) -> Axes:
+    return [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
 
 
 def _shape(tensor: Tensor) -> str:
@@ -219,18 +223,24 @@ class _Scan(Maker):
         for state, update, made in zip(self.states, self.updates, self.tensors):
             into.buffers[state] = into.buffers[update] = into.buffers[made]
         stmts = self._steps_check(into)
+        later: dict[Tensor, list[Demand]] = {}
         for cell in self.cells:
             for stage in cell.stage.siblings:
                 if stage not in self.updates:
                     into.add(stage, is_internal=True)
-                stmts += self._checks(into, stage, cell.time)
+                before, later[stage] = self._demands(into, stage, cell.time)
+                stmts += self._checks(into, stage, cell, before)
         for init, made in zip(self.inits, self.tensors):
             buffer = into.buffers[made]
             stmts.append(into.copy(into.unique(f"{buffer.name}_init"), init, buffer))
         name = self.cells[-1].time.name
         loop = Var(into.unique(f"{into.buffers[self.tensors[0]].name}.{name}"))
         step = Step(loop, self.start, sub(self.extent, self.start))
-        body = [into.stage(cell.stage.siblings[0], step, self._time(cell)) for cell in self.cells]
+        body: list[Stmt] = []
+        for cell in self.cells:
+            for stage in cell.stage.siblings:
+                body += self._checks(into, stage, cell, later[stage], step)
+            body.append(into.stage(cell.stage.siblings[0], step, self._time(cell)))
         return [*stmts, For(loop, index(0), step.extent, "serial", seq(*body))]
 
     def _runs(self, time: Var) -> tuple[Expr, ...]:
@@ -259,18 +269,26 @@ class _Scan(Maker):
         at = cell.stage.axes.index(cell.time)
         return cell.stage.siblings[0].axes[at]
 
-    def _checks(self, into: Nests, stage: Tensor, time: Var) -> list[Stmt]:
-        """Indices that depend on data, looked at before the first step: they may not depend on a step."""
-        axes = [*zip(stage.axes, stage.buffer.shape), *zip(stage.reduce_axes, stage.reduce_extents)]
+    def _demands(self, into: Nests, stage: Tensor, time: Var) -> tuple[list[Demand], list[Demand]]:
+        """What is to be checked of a stage's indices: before the first step, and, of what steps compute, in each."""
+        axes = _axes(stage)
         exprs = [e for e in (stage.init, *stage.reduce_extents, stage.body) if e is not None]
-        runs = self._runs(time)
-        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, into.scalars, runs)
-        own = {*self.states, *[s for cell in self.cells for s in cell.stage.siblings]}
+        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, into.scalars, self._runs(time))
+        own = {tensor.buffer for tensor in (*self.states, *[s for cell in self.cells for s in cell.stage.siblings])}
+        before: list[Demand] = []
+        within: list[Demand] = []
         for demand in found:
-            check_unwritten(self.what, demand, {tensor.buffer for tensor in own}, "the scan computes")
-        guarded = [replace(demand, guards=(*runs, *demand.guards)) for demand in found]
+            (within if reads_of(demand, axes, own) else before).append(demand)
+        return before, within
+
+    def _checks(
+        self, into: Nests, stage: Tensor, cell: _Cell, found: list[Demand], step: Step | None = None
+    ) -> list[Stmt]:
+        if step is None:
+            runs = self._runs(cell.time)
+            found = [replace(demand, guards=(*runs, *demand.guards)) for demand in found]
         starts = dict(zip(stage.reduce_axes, stage.reduce_starts))
-        return into.checks(into.buffers[stage].name, guarded, axes, starts)
+        return into.checks(into.buffers[stage].name, found, _axes(stage), starts, step, cell.time)
 
     def description(self) -> Description:
         return Description(
@@ -280,14 +298,3 @@ class _Scan(Maker):
             (self.start, self.extent),
             is_checked=bool(self._unproved()),
         )
-
-
-def check_unwritten(what: str, demand: Demand, own, how: str) -> None:
-    """Refuse an index that is to be checked before what it reads is written."""
-    for expr in (demand.index, *demand.guards):
-        for e in walk_expr(expr):
-            if type(e) is Load and e.buffer in own:
-                raise ExpressionError(
-                    f"{what}: access {written(demand.load)} has an index that depends on what {how}; "
-                    "promise its range with te.assume, or guard it with te.if_then_else"
-                )

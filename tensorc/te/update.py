@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Const, Expr, IfThenElse, Load, Var, as_expr, as_index, const, index
-from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store, seq
 from tensorc.ir.walk import substitute, walk_expr
-from tensorc.te.access import demands
+from tensorc.te.access import Demand, demands, reads_of, written
+from tensorc.te.checks import check_here
 from tensorc.te.definition import Converter, Splitter, plain_variables
 from tensorc.te.halves import in_float32
 from tensorc.te.maker import Description, Maker
 from tensorc.te.nest import Nests
-from tensorc.te.scan import check_unwritten
 from tensorc.te.tensor import Axis, Tensor, check_name, described
 
 _TRUE = as_expr(True)
@@ -114,27 +114,39 @@ class _Update(Maker):
     def nests(self, into: Nests) -> list[Stmt]:
         (made,) = self.tensors
         buffer = into.buffers[made]
-        stmts = [*self._checks(into, buffer.name), into.copy(into.unique(f"{buffer.name}_init"), self.tensor, buffer)]
+        checks, at_stores = self._checks(into, buffer.name)
+        stmts = [*checks, into.copy(into.unique(f"{buffer.name}_init"), self.tensor, buffer)]
         before = into.buffers[self.tensor]
         into.buffers[self.tensor] = buffer
-        stmts.append(self._stores(into, buffer))
+        stmts.append(self._stores(into, buffer, at_stores))
         into.buffers[self.tensor] = before
         return stmts
 
-    def _checks(self, into: Nests, name: str) -> list[Stmt]:
+    def _checks(self, into: Nests, name: str) -> tuple[list[Stmt], list[Stmt]]:
+        """The checks before the first store, and, of what stores change, those at each of them."""
         axes = [*zip(self.axes, self.extents)]
-        own = Load(self.tensor.buffer, self.places)
-        exprs = [
-            *self.extents,
-            IfThenElse(self.condition, own, const(0, own.dtype)),
-            IfThenElse(self.condition, self.value, const(0, own.dtype)),
-        ]
-        found = demands(self.what, exprs, axes, into.scalars)
-        for demand in found:
-            check_unwritten(self.what, demand, {self.tensor.buffer}, "the update writes")
-        return into.checks(name, found, axes, dict(zip(self.axes, self.starts)))
+        element = Load(self.tensor.buffer, self.places)
+        own = {self.tensor.buffer}
+        starts = dict(zip(self.axes, self.starts))
+        before: list[Demand] = []
+        at_stores: list[Demand] = []
+        for demand in demands(self.what, [*self.extents], axes, into.scalars):
+            if reads_of(demand, axes, own):
+                raise ExpressionError(
+                    f"{self.what}: access {written(demand.load)} in the range of an axis has an index that depends on "
+                    "what the update writes; promise its range with te.assume, or guard it with te.if_then_else"
+                )
+            before.append(demand)
+        exprs: list[Expr] = [IfThenElse(self.condition, e, const(0, element.dtype)) for e in (element, self.value)]
+        for demand in demands(self.what, exprs, axes, into.scalars):
+            (at_stores if reads_of(demand, axes, own) else before).append(demand)
+        checks = into.checks(name, before, axes, starts)
+        into.buffers[self.tensor], source = into.buffers[self.tensors[0]], into.buffers[self.tensor]
+        here = [check_here(demand, axes, starts, lambda e: into.lowered(e, {})) for demand in at_stores]
+        into.buffers[self.tensor] = source
+        return checks, here
 
-    def _stores(self, into: Nests, buffer) -> Stmt:
+    def _stores(self, into: Nests, buffer, checks: list[Stmt]) -> Stmt:
         done: dict[int, Expr] = {}
         name = buffer.name
         loops = [Var(into.unique(f"{name}.{var.name}")) for var in self.axes]
@@ -148,7 +160,7 @@ class _Update(Maker):
         condition = into.lowered(self.condition, done)
         if not (type(condition) is Const and condition.value):
             body = If(condition, body)
-        nest: Stmt = Block(name, tuple(iters), _TRUE, None, body)
+        nest: Stmt = Block(name, tuple(iters), _TRUE, None, seq(*checks, body))
         for loop, it in zip(reversed(loops), reversed(iters)):
             nest = For(loop, index(0), it.extent, "serial", nest)
         return nest

@@ -56,8 +56,8 @@ def schedule_function(
     used: dict[str, str] = {}
     inline_cheap(s)
     for block in all_blocks(s.function):
-        if not s.loops(block.name):
-            continue  # there is nothing to choose for a single instance
+        if not s.loops(block.name) or not buffers_written(block):
+            continue  # there is nothing to choose for a single instance, or where all is looked at in order
         group = Group((pattern(block),))
         asked = Scoped(knobs, block.name)
         chosen = next((recipe for recipe in own if recipe.accepts(group)), None)
