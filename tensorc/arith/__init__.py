@@ -1,5 +1,6 @@
 """Bounds, linear forms, simplification and proofs of index arithmetic."""
 
+from tensorc.arith.accesses import checked
 from tensorc.arith.affine import Affine, affine
 from tensorc.arith.bounds import Domain, Interval, bounds
 from tensorc.arith.index_map import IndexMap, is_injective
@@ -16,6 +17,7 @@ __all__ = [
     "affine",
     "bounds",
     "can_prove",
+    "checked",
     "is_injective",
     "is_wild",
     "simplify",

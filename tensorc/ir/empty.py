@@ -69,13 +69,13 @@ def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable
     for loop in loops:
         start, extent = substitute(loop.start, values), substitute(loop.extent, values)
         if any(uses(it.binding, (loop.var,)) for it in others):
-            values[loop.var] = var = Var(fresh(loop.var.name))
+            values[loop.var] = var = loop.var.copy(fresh(loop.var.name))
             kept.append(For(var, start, extent, "serial", block))
         else:
             values[loop.var] = start
             dropped.append(loop.var)
     assert block.init is not None  # or it starts from what is there
-    new = {it.var: Var(it.var.name) for it in others}
+    new = {it.var: it.var.copy() for it in others}
     iters = [BlockIter(new[it.var], it.extent, it.kind, substitute(it.binding, values)) for it in others]
     around = [loop.var for loop in loops if loop.var not in dropped]
     if any(uses(it.extent, around) for it in block.iters if it.kind == "reduce"):

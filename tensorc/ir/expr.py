@@ -228,9 +228,9 @@ class Var(Expr):
     def __hash__(self) -> int:
         return id(self) >> 4
 
-    def copy(self) -> Var:
-        """Another variable of this name and kind."""
-        return Var(self.name, self.dtype, self.wraps)
+    def copy(self, name: str | None = None) -> Var:
+        """Another variable of this kind, by this or another name."""
+        return Var(self.name if name is None else name, self.dtype, self.wraps)
 
     def __repr__(self) -> str:
         return f"Var({self.name!r})"

@@ -108,7 +108,7 @@ class _Group:
 
     def nest(self, body: Stmt, guarded: bool = True) -> Stmt:
         """A statement done for every element."""
-        fresh = {loop.var: Var(loop.var.name) for loop in self.loops}
+        fresh = {loop.var: loop.var.copy() for loop in self.loops}
         if guarded:
             body = make_if(conjunction(self.guards), body)
         body = substitute_stmt(body, fresh)

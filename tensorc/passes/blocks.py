@@ -88,7 +88,7 @@ class _Specializer:
         if is_const(extent) and extent.value <= 0:
             return NOTHING
         if self.fresh:
-            var = Var(var.name, var.dtype)
+            var = var.copy()
             values = {**values, loop.var: var}
         body = self.visit(loop.body, values, domain.bind(var, start, extent))
         return make_for(var, start, extent, loop.kind, body, loop.annotations)

@@ -100,7 +100,7 @@ class _Nest:
         return self._for_each(body)
 
     def _start(self, lanes: Sequence[Buffer]) -> Stmt:
-        lane = Var(self.lane.var.name)
+        lane = self.lane.var.copy()
         place = (*self._place(), lane)
         starts = [
             narrowed(const) if narrow else const
@@ -133,7 +133,7 @@ class _Nest:
         """The block, which updates the lanes."""
         block, extra = self.block, []
         for loop in (*self.tile, self.lane):
-            var = Var(loop.var.name)
+            var = loop.var.copy()
             extra.append(BlockIter(var, loop.extent, "spatial", sub(loop.var, loop.start)))
         place = tuple([it.var for it in extra])
         terms = [cast(term, b.dtype) for term, b in zip(update.terms, lanes)]
@@ -149,7 +149,7 @@ class _Nest:
         parts: list[Stmt] = []
         while width > 1:
             half = (width + 1) // 2
-            lane = Var(self.lane.var.name)
+            lane = self.lane.var.copy()
             mine = [Load(b, (*place, lane)) for b in lanes]
             other = [Load(b, (*place, lane + half)) for b in lanes]
             parts.append(_vectors(lane, index(width - half), update.stmt(mine, other)))
@@ -171,7 +171,7 @@ class _Nest:
 
     def _for_each(self, body: Stmt) -> Stmt:
         """The statement for each iteration of the loops of the result."""
-        fresh = {loop.var: Var(loop.var.name) for loop in self.tile}
+        fresh = {loop.var: loop.var.copy() for loop in self.tile}
         body = substitute_stmt(body, fresh)
         for loop in reversed(self.tile):
             body = make_for(fresh[loop.var], loop.start, loop.extent, loop.kind, body)
@@ -186,7 +186,7 @@ def _around(loops: Sequence[For], body: Stmt) -> Stmt:
 
 def _renamed(loops: Sequence[For], body: Stmt) -> Stmt:
     """The loops around a body, with variables of their own."""
-    fresh = {loop.var: Var(loop.var.name) for loop in loops}
+    fresh = {loop.var: loop.var.copy() for loop in loops}
     own = [
         replace(loop, var=fresh[loop.var], start=substitute(loop.start, fresh), extent=substitute(loop.extent, fresh))
         for loop in loops

@@ -268,7 +268,7 @@ class _Cutter:
             return make_if(condition, _copy(loop.body, {loop.var: at}, domain.given(condition)))
         if is_const(rest, 1):
             return _copy(loop.body, {loop.var: split}, domain)
-        var = Var(loop.var.name, loop.var.dtype)
+        var = loop.var.copy()
         inside = domain.bind(var, split, rest)
         body = loop.body
         if at is not None:

@@ -120,7 +120,7 @@ def _sizes(unit: _Unit) -> list[int]:
 def _part(stmt: Stmt, units: dict[Var, _Unit], var: Var, size: int) -> Stmt:
     """The statement with part `var` of its unrolled loops."""
     if type(stmt) is For and stmt.var in units:
-        digit = Var(stmt.var.name)
+        digit = stmt.var.copy()
         body = substitute_stmt(stmt.body, {stmt.var: var * size + digit if size > 1 else var})
         if size == 1:
             return body

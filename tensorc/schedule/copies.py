@@ -29,7 +29,7 @@ class Names:
         values: dict[Var, Var] = {}
         for each in walk(new_stmt):
             if isinstance(each, (For, Let)):
-                values[each.var] = Var(self._loop(each.var.name, renamed), each.var.dtype)
+                values[each.var] = each.var.copy(self._loop(each.var.name, renamed))
         return _with_names(new_stmt, values, renamed), renamed
 
     def _numbered(self, name: str) -> str:

@@ -8,6 +8,7 @@ from html import escape
 from types import MappingProxyType
 from typing import Any
 
+from tensorc.arith import checked
 from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Expr
 from tensorc.ir.function import Function
@@ -72,8 +73,7 @@ class Schedule:
             raise ScheduleError(
                 f"Schedule takes a function of the IR, not {type(function).__name__}"
             )
-        self.function = function
-        self.origin = function
+        self.function = self.origin = checked(function)
         self.trace = Trace()
         self.decisions: Mapping[str, Any] = MappingProxyType({})
         self.recipes: Mapping[str, str] = MappingProxyType({})

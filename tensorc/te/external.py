@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorc.arith import Domain, can_prove
+from tensorc.arith import Domain, can_prove, checked
 from tensorc.errors import ExpressionError, InternalError
 from tensorc.ir.expr import Buffer, Expr, Var, as_expr
 from tensorc.ir.function import Function
@@ -35,9 +35,9 @@ def function(func: Function, inputs: Sequence[Tensor] | Tensor, name: str | None
     The parameters of `func` that are no outputs take `inputs` in order; extents that are variables
     follow from their shapes, and all dimensions must agree. The function becomes a part of the
     kernel: its blocks are there to be scheduled, or, if it has none, it is one block without
-    iterators. Its accesses are its own affair; they are not proved. Raises ExpressionError where
-    inputs do not fit, or the function is not well formed, has parameters that are no buffers, or no
-    outputs.
+    iterators. Accesses that are not proved to stay in their buffers are checked as it runs. Raises
+    ExpressionError where inputs do not fit, or the function is not well formed, has parameters that
+    are no buffers, or no outputs.
     """
     if not isinstance(func, Function):
         raise ExpressionError(f"te.function: {described(func)} is not a function of the IR")
@@ -47,6 +47,7 @@ def function(func: Function, inputs: Sequence[Tensor] | Tensor, name: str | None
         verify(func)
     except InternalError as error:
         raise ExpressionError(f"{what}: {error}") from None
+    func = checked(func)
     if func.scalars:
         raise ExpressionError(f"{what}: parameter {func.scalars[0].name!r} is no buffer; pass it as a tensor")
     if not func.outputs:
@@ -134,7 +135,7 @@ def _renamed(body: Stmt, name: str, into: Nests) -> Stmt:
     def visit(stmt: Stmt) -> Stmt:
         match stmt:
             case For(var):
-                loops[var] = new = Var(into.unique(f"{name}.{var.name}"))
+                loops[var] = new = var.copy(into.unique(f"{name}.{var.name}"))
                 return replace(stmt, var=new, body=visit(stmt.body))
             case Block():
                 return replace(stmt, name=into.unique(f"{name}.{stmt.name}"))

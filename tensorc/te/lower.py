@@ -49,6 +49,7 @@ def lower(tensors: Sequence[Tensor] | Tensor, name: str = "main") -> Function:
         allocs=tuple(nests.allocs),
         body=seq(*body),
         assumptions=tuple([extent >= 0 for extent in extents]),
+        is_proved=True,
     )
 
 

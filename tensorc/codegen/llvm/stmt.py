@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Callable
 
+from tensorc.arith import is_wild
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import MAX_ALIGNMENT, Context, Pointer, index, llvm_type
 from tensorc.codegen.llvm.convert import convert
+from tensorc.codegen.llvm.expr import intrinsic
 from tensorc.codegen.llvm.memory import emit_prefetch, emit_store, mark_written
 from tensorc.dtypes import int64
 from tensorc.errors import UnsupportedError
@@ -28,7 +30,7 @@ from tensorc.ir.stmt import (
     Store,
     While,
 )
-from tensorc.ir.walk import walk
+from tensorc.ir.walk import walk, walk_expr
 
 LOOPS: dict[str, Callable[[Context, For], None]] = {}  # by kind; "parallel" is added by parallel.py
 PARTS: list[Callable[[Context, Stmt], None]] = []  # what makes a function of a part; parallel.py adds it
@@ -90,7 +92,8 @@ def _serial(ctx: Context, loop: For) -> None:
         ctx.variables[loop.var] = start
         emit_stmt(ctx, loop.body)
         return
-    end = add(ctx, start, extent)
+    wild = any([is_wild(e) for e in walk_expr(loop.start)])  # it ends no later than at the last number there is
+    end = intrinsic(ctx, "sadd.sat", int64, start, extent) if wild else add(ctx, start, extent)
 
     def body(value: Value) -> None:
         ctx.variables[loop.var] = value
@@ -98,7 +101,7 @@ def _serial(ctx: Context, loop: For) -> None:
         emit_stmt(ctx, loop.body)
         ctx.loops.pop()
 
-    emit_loop(ctx, loop.var.name, start, end, extent.const is not None, body, written_in(ctx, loop))
+    emit_loop(ctx, loop.var.name, start, end, extent.const is not None and not wild, body, written_in(ctx, loop))
 
 
 def _unrolled(ctx: Context, loop: For) -> None:

@@ -67,7 +67,7 @@ def block_of(function: Function, loop: str, step: str, advice: str = "") -> tupl
     for it, tile in zip(node.iters, tiles):
         value: Expr = tile.inside
         if tile.count is not None:
-            var = Var(it.var.name)
+            var = it.var.copy()
             iters.append(BlockIter(var, tile.count, it.kind, tile.outside))
             domain = domain.bind(var, 0, tile.count)
             value = simplify(var * tile.size + tile.inside, domain)
@@ -163,7 +163,7 @@ def _copies(function: Function, loops: Sequence[For], old: str, new: str) -> dic
     taken = loop_names(function)
     found: dict[Var, Var] = {}
     for each in loops:
-        found[each.var] = Var(fresh(f"{new}.{each.var.name.removeprefix(f'{old}.')}", taken))
+        found[each.var] = each.var.copy(fresh(f"{new}.{each.var.name.removeprefix(f'{old}.')}", taken))
         taken.add(found[each.var].name)
     return found
 

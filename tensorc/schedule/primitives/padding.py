@@ -306,7 +306,7 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
             continue
         lo, hi = ranges[it.var]
         extent = simplify(maximum(hi - lo, index(0)), root_domain(function))
-        var = Var(it.var.name)
+        var = it.var.copy()
         values[it.var] = var + lo
         domain = domain.bind(var, 0, extent)
         if it in whole:
@@ -434,7 +434,7 @@ def _fill(function: Function, node: Block, loops: Sequence[For], name: str, stor
         taken.add(var.name)
         values[each.var] = var
         new.append((var, each))
-    copies = {it.var: Var(it.var.name) for it in node.iters}
+    copies = {it.var: it.var.copy() for it in node.iters}
     iters = tuple([
         BlockIter(copies[it.var], it.extent, it.kind, substitute(it.binding, values))
         for it in node.iters

@@ -124,7 +124,7 @@ def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: 
     values: dict[Var, Expr] = dict(dropped)
     loops: list[For] = []
     for loop in copied:
-        var = Var(fresh(_renamed(loop.var.name, node.name, name), taken))
+        var = loop.var.copy(fresh(_renamed(loop.var.name, node.name, name), taken))
         taken.add(var.name)
         start, extent = substitute(loop.start, values), substitute(loop.extent, values)
         loops.append(For(var, start, extent, loop.kind, node, loop.annotations))
@@ -186,7 +186,7 @@ def _init_block(node: Block, name: str, values, predicate: Expr, domain: Domain)
     for it in node.iters:
         binding = simplify(substitute(it.binding, values), domain)
         if it.kind != "reduce":
-            inner[it.var] = var = Var(it.var.name, it.var.dtype)
+            inner[it.var] = var = it.var.copy()
             iters.append(BlockIter(var, it.extent, it.kind, binding))
         else:
             predicate = logical_and(predicate, simplify(eq(binding, 0), domain))

@@ -218,7 +218,7 @@ def _cache(
     name = fresh_block(function, copy.name)
     function = replace(place, _redirected(node, old, copy, at))
     function = function.with_(allocs=(*function.allocs, copy))
-    values = {it.var: Var(it.var.name) for it in used}
+    values = {it.var: it.var.copy() for it in used}
     extents = [it.extent for it in used]
     mine = tuple([substitute(each, values) for each in indices])
     places = tuple([substitute(each, values) for each in at])

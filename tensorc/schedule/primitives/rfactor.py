@@ -184,13 +184,13 @@ def _partial_block(
     """The block of the partial results: `at` is spatial, each other reduce loop an iterator."""
     node: Block = place.node
     spatial = [it for it in node.iters if it.kind == "spatial"]
-    iters = [BlockIter(Var(it.var.name), it.extent, "spatial", it.binding) for it in spatial]
+    iters = [BlockIter(it.var.copy(), it.extent, "spatial", it.binding) for it in spatial]
     values: dict[Var, Expr] = {old.var: new.var for old, new in zip(spatial, iters)}
     taken = {it.var.name for it in iters}
     loops: dict[Var, Expr] = {}
     domain = Domain()
     for loop in reducing:
-        var = Var(fresh(_leaf(loop.var.name), taken))
+        var = loop.var.copy(fresh(_leaf(loop.var.name), taken))
         taken.add(var.name)
         loops[loop.var] = var
         kind: IterKind = "spatial" if loop is at else "reduce"
@@ -256,7 +256,7 @@ def _final_nest(
             loops.append(_again(loop, loop.kind, node.name, values, taken))
     loops.append(_again(at, "serial", node.name, values, taken))
     iters = [
-        BlockIter(Var(it.var.name), it.extent, "spatial", substitute(it.binding, values))
+        BlockIter(it.var.copy(), it.extent, "spatial", substitute(it.binding, values))
         for it in spatial
     ]
     inner: dict[Var, Expr] = {old.var: new.var for old, new in zip(spatial, iters)}

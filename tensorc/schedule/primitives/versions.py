@@ -151,7 +151,7 @@ def _reduced_block(block: Block, reducing: set[str], ranges, domain: Domain) -> 
         if span is None or not _is_free(it.binding, ranges):
             iters.append(it)
             continue
-        new = Var(it.var.name, it.var.dtype)
+        new = it.var.copy()
         values[it.var] = simplify(new + span.lo, domain)
         binding = simplify(it.binding - span.lo, domain)
         left = simplify(it.extent - span.lo, domain)
