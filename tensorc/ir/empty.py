@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from tensorc.ir.expr import And, Const, Expr, Var, logical_and, logical_or
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Let, Stmt, seq
-from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, substmts, uses
+from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, substmts, uses, variables
 
 
 def start_empty_reductions(function: Function) -> Function:
@@ -27,6 +27,14 @@ def empty_condition(block: Block) -> Expr | None:
     extents = [it.extent for it in block.iters if it.kind == "reduce"]
     extents = [e for e in extents if type(e) is not Const or e.value < 1]
     return logical_or(*[extent <= 0 for extent in extents]) if block.init is not None and extents else None
+
+
+def starting_loops(stmt: Stmt) -> frozenset[Var]:
+    """The loops that a block in a statement starts before, should they be empty: those that reduce iterators
+    are bound to. That they have an iteration is not known where it starts."""
+    found = [block for _, block in _blocks(stmt, ()) if empty_condition(block) is not None]
+    bindings = [it.binding for block in found for it in block.iters if it.kind == "reduce"]
+    return frozenset([var for binding in bindings for var in variables(binding)])
 
 
 def _visit(stmt: Stmt, outer: tuple[Var, ...]) -> Stmt:

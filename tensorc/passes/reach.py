@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorc.arith import Affine, Domain, bounds
+from tensorc.arith import Affine, Domain, bounds, can_prove
 from tensorc.arith.affine import build, linear
 from tensorc.ir.expr import (
     EQ,
@@ -139,6 +139,7 @@ def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, 
     common = depth
     while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
         common += 1
+    shared = common
     first: dict[Expr, int] = {
         EQ(loop.var, loop.start): at
         for at, loop in enumerate(write.path)
@@ -160,7 +161,7 @@ def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, 
         ):
             return None
     ends = ends_of_loops(write.path[common:], write.indices)
-    if ends is None:
+    if ends is None or not _is_reached(write, read, shared):
         return None
     cuts = (*ends, *(conjuncts(write.mask) if write.mask is not None else ()))
     if any(not skips_nothing_read(write, cut, stores, buffer) for cut in cuts):
@@ -168,6 +169,19 @@ def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, 
     if not _is_dense(write, common):
         return None
     return touched(write, common), touched(read, common)
+
+
+def _is_reached(write: Access, read: Access, shared: int) -> bool:
+    """Whether a write is made where a read is reached: no loop around it alone is empty, but for those
+    that its indices use, whose ends are looked at for themselves."""
+    used = {var for e in write.indices for var in variables(e)}
+    domain = read.domain
+    for loop in write.path[shared:]:
+        if type(loop) is For:
+            if loop.var not in used and not can_prove(loop.extent >= 1, domain):
+                return False
+            domain = domain.bind(loop.var, loop.start, loop.extent)
+    return True
 
 
 def _is_dense(access: Access, depth: int) -> bool:

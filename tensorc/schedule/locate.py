@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NoReturn
 
 from tensorc.arith import Domain
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Const, Expr, Var, index, logical_not
+from tensorc.ir.empty import starting_loops
+from tensorc.ir.expr import Const, Expr, Var, index, is_const, logical_not, maximum
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, seq
@@ -42,6 +43,18 @@ class Place:
             domain = _enter(domain, stmt, self.path[i + 1])
         return domain
 
+    def start_domain(self) -> Domain:
+        """What is known where blocks at or below the node may start, which is before loops that reduce
+        over nothing."""
+        starting = starting_loops(self.node)
+        domain = root_domain(self.function)
+        for i, stmt in enumerate(self.path[:-1]):
+            if type(stmt) is For:
+                domain = bind_start(domain, stmt.var, stmt.start, stmt.extent, starting)
+            else:
+                domain = _enter(domain, stmt, self.path[i + 1])
+        return domain
+
     def up_to(self, node: Stmt) -> Place:
         """The place of a node on the path."""
         at = next(i for i, stmt in enumerate(self.path) if stmt is node)
@@ -58,6 +71,15 @@ def _enter(domain: Domain, stmt: Stmt, child: Stmt) -> Domain:
             return domain.bind(var, value, 1)
         case _:
             return domain
+
+
+def bind_start(
+    domain: Domain, var: Var, start: Expr, extent: Expr, starting: Collection[Var]
+) -> Domain:
+    """The domain inside a loop, in which loops of `starting` are not known to have an iteration."""
+    if var in starting and not is_const(extent):
+        extent = maximum(extent, 1)
+    return domain.bind(var, start, extent)
 
 
 def root_domain(function: Function) -> Domain:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from tensorc.arith import Domain, can_prove, simplify
-from tensorc.ir.empty import empty_condition
+from tensorc.ir.empty import empty_condition, starting_loops
 from tensorc.ir.expr import (
     Expr,
     FloorDiv,
@@ -47,6 +47,7 @@ from tensorc.schedule.legality import (
 )  # fmt: skip
 from tensorc.schedule.locate import (
     Place,
+    bind_start,
     block_places,
     blocks_below,
     chain,
@@ -94,7 +95,8 @@ def split(
     if tail not in TAILS:
         known = ", ".join(TAILS)
         refuse(function, f"{step}: tail {tail!r} is unknown; known are {known}", loop)
-    domain = place.domain()
+    domain = place.start_domain()
+    is_starting = node.var in starting_loops(node)
     extents = _extents(step, place, factors, domain)
     names = _names(function, [f"{loop}.{number}" for number in range(len(extents))])
     new = [Var(name) for name in names]
@@ -107,7 +109,7 @@ def split(
         condition = None if exact else value < node.extent
     inside = domain
     for var, extent in zip(new, extents):
-        inside = inside.bind(var, 0, extent)
+        inside = bind_start(inside, var, index(0), extent, (var,) if is_starting else ())
     body = substituted(node.body, {node.var: value}, condition, inside)
     annotations = node.annotations
     if condition is not None:
@@ -246,14 +248,28 @@ def substituted(
     stmt: Stmt, values: Mapping[Var, Expr], condition: Expr | None, domain: Domain
 ) -> Stmt:
     """A nest with loop variables replaced in loops and block bindings, and the blocks run only
-    where `condition`; what is loaded to tell whether and how often they run, is loaded only there."""
+    where `condition`; what is loaded to tell whether and how often they run, is loaded only there.
+
+    A block that reduces over nothing starts before the loops that do not run, so that nothing is
+    concluded from their running."""
+    return _substituted(stmt, values, condition, domain, starting_loops(stmt))
+
+
+def _substituted(
+    stmt: Stmt,
+    values: Mapping[Var, Expr],
+    condition: Expr | None,
+    domain: Domain,
+    starting: frozenset[Var],
+) -> Stmt:
     if condition is not None and any(_reads_by(e, values) for e in exprs(stmt)):
-        return If(condition, substituted(stmt, values, None, domain.given(condition)))
+        return If(condition, _substituted(stmt, values, None, domain.given(condition), starting))
     match stmt:
         case For(var, start, extent, kind, body, annotations):
             start = _replaced(start, values, domain)
             extent = _replaced(extent, values, domain)
-            body = substituted(body, values, condition, domain.bind(var, start, extent))
+            inside = bind_start(domain, var, start, extent, starting)
+            body = _substituted(body, values, condition, inside, starting)
             if start is stmt.start and extent is stmt.extent and body is stmt.body:
                 return stmt
             return For(var, start, extent, kind, body, annotations)
@@ -266,7 +282,9 @@ def substituted(
                 predicate = simplify(logical_and(predicate, condition), domain)
             return Block(name, iters, predicate, init, body, annotations)
         case Seq() | Alloc():
-            return map_substmts(stmt, lambda inner: substituted(inner, values, condition, domain))
+            return map_substmts(
+                stmt, lambda inner: _substituted(inner, values, condition, domain, starting)
+            )
         case _:
             stmt = substitute_stmt(stmt, values)
             return stmt if condition is None else If(condition, stmt)
@@ -322,13 +340,14 @@ def fuse(function: Function, loops: Sequence[str]) -> tuple[Function, str]:
     if len(nodes) == 1:
         return function, nodes[0].var.name
     _check_not_empty(step, places[-1], nodes)
-    domain = places[0].domain()
+    domain = places[0].start_domain()
     extent: Expr = index(1)
     for node in nodes:
         extent = extent * node.extent
     extent = simplify(extent, domain)
     fused = Var(fresh(_fused_name([node.var.name for node in nodes]), loop_names(function)))
-    inside = domain.bind(fused, 0, extent)
+    starting = {fused} if nodes[0].var in starting_loops(nodes[0]) else ()
+    inside = bind_start(domain, fused, index(0), extent, starting)
     body = substituted(nodes[-1].body, _digits(fused, nodes), None, inside)
     return replace(
         places[0], For(fused, index(0), extent, "serial", body, _merged(nodes))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorc.arith import Domain, bounds, can_prove, simplify
 from tensorc.errors import ExpressionError
+from tensorc.ir.empty import starting_loops
 from tensorc.ir.expr import (
     EQ,
     And,
@@ -37,6 +38,7 @@ from tensorc.schedule.copies import Names
 from tensorc.schedule.legality import stored
 from tensorc.schedule.locate import (
     Place,
+    bind_start,
     blocks_below,
     find_loop,
     fresh,
@@ -74,9 +76,10 @@ def loop_partition(
     place = find_loop(function, loop)
     check_plain_loop(step, place)
     check_factors(step, place, factors)
-    domain = place.domain()
+    domain = place.start_domain()
     extents = _parts(step, place, factors, domain)
     names = Names(function)
+    is_starting = place.node.var in starting_loops(place.node)
     start: Expr = index(0)
     taken = loop_names(function)
     parts: list[For] = []
@@ -85,7 +88,7 @@ def loop_partition(
         taken.add(var.name)
         names.loops.add(var.name)
         body = place.node.body if number == 0 else names.copy(place.node.body)[0]
-        inside = domain.bind(var, 0, extent)
+        inside = bind_start(domain, var, index(0), extent, {var} if is_starting else ())
         reducing = _reducing(body, place.node.var)
         value = simplify(start + var, inside)
         body = substituted(body, {place.node.var: value}, None, inside)
