@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Affine, Domain, affine, bounds, can_prove, simplify
+from tensorc.ir.empty import starting_loops
 from tensorc.ir.expr import (
     And,
     Buffer,
@@ -20,6 +21,7 @@ from tensorc.ir.expr import (
     Var,
     index,
     is_const,
+    logical_and,
 )  # fmt: skip
 from tensorc.ir.reducer import update_of
 from tensorc.ir.stmt import (
@@ -444,12 +446,22 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
         return None
     if not _runs_on_whole_domain(writer) or not _is_dense(write, shared):
         return None
-    domain = writer.domain()
-    for loop in writer.loops:  # one that the place does not tell may have no iterations
-        moves = any(uses(e, (loop.var,)) for e in write.indices)
-        if loop.var not in above and not moves and not can_prove(loop.extent >= 1, domain):
-            return None
+    moving = {var for e in write.indices for var in variables(e)}
+    if not is_reached(writer, above | moving):
+        return None
     return _ranges(write, shared)
+
+
+def is_reached(place: Place, but_for: Collection[Var] = ()) -> bool:
+    """Whether none of the loops around a block is empty, except `but_for` some; a block that reduces
+    over nothing starts before the loops that do not run."""
+    known = {*but_for, *starting_loops(place.node)}
+    return all(
+        loop.var in known
+        or (is_const(loop.extent) and loop.extent.value >= 1)
+        or can_prove(loop.extent >= 1, place.up_to(loop).domain())
+        for loop in place.loops
+    )
 
 
 def _shared_depth(a: Place, b: Place) -> int | None:
@@ -477,6 +489,21 @@ def _runs_on_whole_domain(place: Place) -> bool:
         bounds_.add(simplify(it.binding < it.extent, domain))
         bounds_.add(simplify(it.binding >= 0, domain))
     return all(part in bounds_ or is_const(part, True) for part in conjuncts(block.predicate))
+
+
+def simplified_predicate(block: Block, domain: Domain) -> Expr:
+    """The predicate of a block, made simpler.
+
+    Where it may reduce over nothing, what holds for its start is not left to what ends the reduction:
+    `i < n and i + k < n` stays as it is.
+    """
+    reducing = starting_loops(block)
+    if not reducing:
+        return simplify(block.predicate, domain)
+    parts = conjuncts(block.predicate)
+    start = logical_and(*[part for part in parts if not uses(part, reducing)])
+    end = logical_and(*[part for part in parts if uses(part, reducing)])
+    return logical_and(simplify(start, domain), simplify(end, domain))
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import DType, bool_
@@ -10,10 +11,10 @@ from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import Buffer, Cast, Const, Expr, Load, Var, cast, index, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
 from tensorc.ir.verifier import SCOPES
 from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, uses, walk
-from tensorc.schedule.legality import conjuncts, is_injective
+from tensorc.schedule.legality import conjuncts, is_injective, is_reached
 from tensorc.schedule.locate import (
     Place,
     blocks_below,
@@ -70,7 +71,7 @@ def cache_read(
     if source in buffers_written(place.node):
         refuse(function, f"{step}: the block writes {source.name!r} itself; use cache_write", block)
     check_written_outside(function, place, source, step)
-    refuse_gaps(function, source, step)
+    refuse_unwritten(place, source, step)
 
     copy = cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
@@ -144,7 +145,27 @@ def refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
     for block in writers(function, buffer):
         if _stores_by_iterators(block, buffer) and is_run_whole(find_block(function, block.name)):
             return
-    reason = f"not every element of {buffer.name!r} is known to be written"
+    _refuse_gap(function, buffer, "", step)
+
+
+def refuse_unwritten(place: Place, buffer: Buffer, step: str) -> None:
+    """Refuse to copy a whole buffer before a block where it may have elements that are not written
+    by then: those that nothing writes, or that a block behind does, such as a later step of a scan."""
+    function = place.function
+    if buffer in function.params and buffer not in function.outputs:
+        return
+    blocks = blocks_below(version_of(place).node)
+    at = next(i for i, block in enumerate(blocks) if block is place.node)
+    for block in blocks[:at]:
+        if _stores_by_iterators(block, buffer) and is_run_whole(find_block(function, block.name)):
+            return
+    later = [block.name for block in blocks[at:] if buffer in buffers_written(block)]
+    if buffer in function.allocs or later:
+        _refuse_gap(function, buffer, f" by then; {later[0]!r} writes it later" if later else "", step)
+
+
+def _refuse_gap(function: Function, buffer: Buffer, more: str, step: str) -> NoReturn:
+    reason = f"not every element of {buffer.name!r} is known to be written{more}"
     fix = "cache it before other steps on its layout and its writer"
     refuse(function, f"{step}: {reason}; {fix}", buffer.name)
 
@@ -168,6 +189,8 @@ def is_run_whole(place: Place) -> bool:
     then they fill it.
     """
     domain, block = place.domain(), place.node
+    if any(type(stmt) is If for stmt in place.path[len(version_of(place).path) :]):
+        return False
     iters = [it for it in block.iters if it.kind == "spatial"]
     loops = [loop for loop in place.loops if any(uses(it.binding, (loop.var,)) for it in iters)]
     ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
@@ -182,7 +205,8 @@ def is_run_whole(place: Place) -> bool:
         box = box * span.extent(domain)
     outside = {simplify(it.binding < it.extent, domain) for it in iters}
     return (
-        simplify(count - box, domain) == index(0)
+        is_reached(place, {loop.var for loop in loops})
+        and simplify(count - box, domain) == index(0)
         and is_injective([it.binding for it in iters], loops, domain)
         and all(can_prove(span.lo <= 0, domain) for span in spans)
         and all(can_prove(span.hi >= it.extent - 1, domain) for span, it in zip(spans, iters))

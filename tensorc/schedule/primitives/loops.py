@@ -44,6 +44,7 @@ from tensorc.schedule.legality import (
     contains_kind,
     iters_using,
     overlap,
+    simplified_predicate,
 )  # fmt: skip
 from tensorc.schedule.locate import (
     Place,
@@ -277,9 +278,12 @@ def _substituted(
             if condition is None and not any(uses(e, values) for e in _bindings(stmt)):
                 return stmt
             iters = tuple([_bound(it, values, domain) for it in iters])
-            predicate = _replaced(predicate, values, domain)
-            if condition is not None:
-                predicate = simplify(logical_and(predicate, condition), domain)
+            new = substitute(predicate, values)
+            whole = new if condition is None else logical_and(new, condition)
+            block = Block(name, iters, whole, init, body, annotations)
+            if whole is predicate:
+                return block
+            predicate = simplified_predicate(block, domain)
             return Block(name, iters, predicate, init, body, annotations)
         case Seq() | Alloc():
             return map_substmts(

@@ -36,7 +36,7 @@ from tensorc.schedule.primitives.caching import (
     check_written_outside,
     is_run_whole,
     outermost,
-    refuse_gaps,
+    refuse_unwritten,
     spatial_nest,
 )
 from tensorc.schedule.primitives.layout import as_map, image_of
@@ -250,7 +250,7 @@ def _check_read(place: Place, old: Buffer, used, indices: tuple[Expr, ...], step
             fix = "the copy would read there"
         refuse(function, f"{step}: {reason} may lie outside; {fix}", place.node.name)
     if is_guarded or not is_run_whole(place):
-        refuse_gaps(function, old, step)
+        refuse_unwritten(place, old, step)
 
 
 def _is_inside(indices: Sequence[Expr], buffer: Buffer, domain: Domain) -> bool:

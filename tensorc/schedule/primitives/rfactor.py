@@ -18,7 +18,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import Update, update_of
 from tensorc.ir.stmt import Block, BlockIter, For, IterKind, Stmt, Store, seq
-from tensorc.ir.walk import copy_nest, substitute, substitute_stmt, uses, variables
+from tensorc.ir.walk import copy_nest, substitute, substitute_stmt, uses, variables, walk_expr
 from tensorc.schedule.legality import conjuncts
 from tensorc.schedule.locate import (
     Place,
@@ -66,6 +66,10 @@ def rfactor(function: Function, loop: str, factor_axis: int = 0) -> tuple[Functi
         refuse(function, f"{step}: {message}", node.name)
     axis = factor_axis % (ndim + 1)
 
+    for load in walk_expr(at.node.extent):
+        if type(load) is Load and load.buffer in (*function.allocs, *function.outputs):
+            message = f"the results would be as many as {load.buffer.name!r} says, which is computed"
+            refuse(function, f"{step}: {message}", loop)
     name = fresh_block(function, f"{node.name}_rf")
     buffers = _partial_buffers(function, update, axis, at.node.extent)
     spatial, limits = _split_predicate(step, place, reducing)

@@ -1,0 +1,118 @@
+"""Loops that may have no iterations: what starts before them, and what they leave unwritten."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorc as tc
+from tensorc import te
+from tensorc.errors import ScheduleError
+from tensorc.ir import interpret, show
+from tensorc.ir.parser import parse
+from tensorc.passes.storage import place_buffers
+from tests.schedule.same import assert_same
+
+
+def triangle() -> tc.Schedule:
+    """Rows of which the last, and those past the end, have nothing to multiply."""
+    n = te.var("n")
+    A = te.placeholder((n,), "float32", name="A")
+
+    def row(i):
+        k = te.reduce_axis((i, n), name="k")
+        return te.prod(A[k], axis=k)
+
+    return tc.schedule([A, te.compute((n,), row, name="C")])
+
+
+def check(s: tc.Schedule) -> None:
+    for n in (0, 1, 5, 7, 20):
+        out = interpret(s.function, np.full(n, 2, np.float32))
+        np.testing.assert_array_equal(out, 2.0 ** np.arange(n, 0, -1))
+
+
+def test_a_split_keeps_the_guard_of_rows_without_terms():
+    s = triangle()
+    s.split(s.loops("C")[0], (16, None))
+    assert "where C.i.0 * ((n + 15) // 16) + C.i.1 < n" in str(s.show())
+    check(s)
+    s.decompose_reduction("C", s.loops("C")[1])
+    check(s)
+
+
+def test_the_end_of_a_reduction_does_not_stand_for_the_end_of_its_rows():
+    s = triangle()
+    i, k = s.loops("C")
+    s.split(i, (16, None))
+    s.split(k, (None, 5, 3))
+    check(s)
+    s.loop_partition(s.loops("C")[0], (7, None))
+    check(s)
+    s.decompose_reduction("C", s.loops("C")[1])
+    check(s)
+
+
+def test_results_of_rfactor_are_not_as_many_as_a_computed_number():
+    n = te.placeholder((), "int64", name="n")
+    k = te.reduce_axis((0, n[()]), name="k")
+    s = tc.schedule([n, te.compute((), lambda: te.sum(te.const(1.0), axis=k), name="C")])
+    computed = s.copy()
+    s.rfactor("C.k")
+    computed.stage("C.k", "n")
+    with pytest.raises(ScheduleError, match="would be as many as 'n_stage' says, which is computed"):
+        computed.rfactor("C.k")
+
+
+def test_a_copy_is_not_made_of_what_an_empty_loop_writes():
+    f = parse("""
+        function main(A: float32[1], out C: float32[1])
+          alloc T: float32[1]
+          for T.j in 0 .. 0
+            block T
+              spatial i: 1 = 0
+              T[i] = A[i]
+          for C.i in 0 .. 1
+            block C
+              spatial i: 1 = C.i
+              C[i] = if_then_else(i > 0, T[i], float32(7.0))
+    """)
+    for step in ("reindex_cache_write", "reindex_cache_read"):
+        s = tc.Schedule(f)
+        with pytest.raises(ScheduleError, match="known to"):
+            getattr(s, step)("T" if step.endswith("write") else "C", "T", "global", lambda i: (i,))
+
+
+def test_a_copy_is_not_made_before_all_is_written():
+    f = parse("""
+        function main(A: float32[4], out C: float32[4], out D: float32[2])
+          for I.i in 0 .. 2
+            block I
+              spatial i: 2 = I.i
+              C[i] = A[i]
+          for D.i in 0 .. 2
+            block D
+              spatial i: 2 = D.i
+              D[i] = C[i]
+          for C.i in 0 .. 2
+            block C
+              ordered i: 2 = C.i
+              C[i + 2] = C[i + 1] + A[i + 2]
+    """)
+    s = tc.Schedule(f)
+    with pytest.raises(ScheduleError, match="known to be written by then; 'C' writes it later"):
+        s.cache_read("D", "C")
+
+
+def test_memory_is_not_private_to_an_iteration_that_may_write_nothing():
+    f = parse("""
+        function main(A: float32[3], out C: float32[3])
+          alloc T: float32[1]
+          for i in 0 .. 3
+            for k in 0 .. 1 - i
+              T[0] = A[i]
+            C[i] = T[0]
+    """)
+    text = show(place_buffers(f))
+    assert text.index("alloc T") < text.index("for i")
+    assert_same(f, place_buffers(f))
