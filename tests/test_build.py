@@ -115,6 +115,19 @@ def test_outputs_are_returned_or_written(abc):
     np.testing.assert_array_equal(c, a @ b)
 
 
+def test_hundreds_of_stages_do_not_become_deep():
+    """Elementwise and reduced stages in turn; all their buffers live in one place."""
+    last = A = te.placeholder((8,), "float32", name="A")
+    for at in range(300):
+        last = te.compute((8,), lambda i, P=last: P[7 - i] * 0.5 + P[i] * 0.5, name=f"T{at}")
+        k = te.reduce_axis(8, name="k")
+        last = te.compute((8,), lambda i, P=last, k=k: te.sum(P[k] * 0.125, axis=k), name=f"R{at}")
+    kernel = tc.build(tc.schedule([A, last]))
+    a = np.arange(8, dtype="f4")
+    assert np.array_equal(kernel(a), np.full(8, 3.5, "f4"))
+    assert kernel.source("flat").count("\n  alloc ") == 1
+
+
 def test_several_outputs_and_internal_stages():
     A = te.placeholder((5, 7), "int32", name="A")
     r = te.reduce_axis(7, name="r")

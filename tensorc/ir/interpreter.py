@@ -413,11 +413,12 @@ class _Compiler:
         return run
 
     def alloc(self, s: Alloc) -> Run:
-        fresh = self.alloc_buffer(s.buffer)
+        fresh = [self.alloc_buffer(buffer) for buffer in s.buffers]
         body = self.stmt(s.body)
 
         def run(f):
-            fresh(f)
+            for make in fresh:
+                make(f)
             body(f)
 
         return run

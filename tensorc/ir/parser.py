@@ -322,9 +322,12 @@ class _Parser:
         return buffer
 
     def alloc(self, line: Line) -> Stmt:
-        line.at = 0
-        buffer = self.alloc_head(line)
-        return Alloc(buffer, self.body(line.indent, line.scope.with_buffer(buffer)))
+        scope, buffers = line.scope, []
+        while not buffers or line.accept(","):
+            buffers.append(line.declaration())
+            scope = scope.with_buffer(buffers[-1])
+        line.end()
+        return Alloc(tuple(buffers), self.body(line.indent, scope))
 
     def loop_while(self, line: Line) -> Stmt:
         condition = self.condition(line)

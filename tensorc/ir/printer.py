@@ -347,7 +347,7 @@ class _Printer:
             case For():
                 hit = s.var is mark or s.var.name == mark
             case Alloc():
-                hit = s.buffer is mark or s.buffer.name == mark
+                hit = any(buffer is mark or buffer.name == mark for buffer in s.buffers)
             case Block() | Buffer():
                 hit = s.name == mark
             case _:
@@ -425,7 +425,7 @@ class _Printer:
         self.release(s.var)
 
     def _alloc(self, s: Alloc, indent: str) -> None:
-        self.lines.append(f"{indent}alloc {self.buffer(s.buffer)}")
+        self.lines.append(f"{indent}alloc {', '.join([self.buffer(buffer) for buffer in s.buffers])}")
         self.stmt(s.body, indent + "  ")
 
     def _while(self, s: While, indent: str) -> None:

@@ -87,9 +87,12 @@ class Let(Stmt):
 
 @node
 class Alloc(Stmt):
-    """The body with memory for a buffer, whose contents are undefined at first."""
+    """The body with memory for buffers, whose contents are undefined at first.
 
-    buffer: Buffer
+    There is one for all buffers of equal lives, so that functions of many stages do not become deep.
+    """
+
+    buffers: tuple[Buffer, ...]
     body: Stmt
 
 

@@ -458,9 +458,10 @@ class _Verifier:
         self.visible.discard(s.var)
 
     def alloc(self, s: Alloc) -> None:
-        self.buffer(s.buffer)
+        for buffer in s.buffers:
+            self.buffer(buffer)
         self.stmt(s.body)
-        self.live.discard(s.buffer)
+        self.live.difference_update(s.buffers)
 
     def loop_while(self, s: While) -> None:
         self.condition("the condition", s.condition)

@@ -246,8 +246,8 @@ def replace_body(stmt, body: Stmt):
             return For(var, start, extent, kind, body, annotations)
         case Let(var, value):
             return Let(var, value, body)
-        case Alloc(buffer):
-            return Alloc(buffer, body)
+        case Alloc(buffers):
+            return Alloc(buffers, body)
         case While(condition):
             return While(condition, body)
         case Block(name, iters, predicate, init, _, annotations):
@@ -290,8 +290,8 @@ def replace_buffers(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
             return Store(buffers[s.buffer], s.indices, s.value, s.mask, s.stream)
         if type(s) is Prefetch and s.buffer in buffers:
             return Prefetch(buffers[s.buffer], s.indices)
-        if type(s) is Alloc and s.buffer in buffers:
-            return Alloc(buffers[s.buffer], s.body)
+        if type(s) is Alloc and any(buffer in buffers for buffer in s.buffers):
+            return Alloc(tuple([buffers.get(buffer, buffer) for buffer in s.buffers]), s.body)
         return None
 
     return rewrite_stmts(rewrite_exprs(stmt, on_expr), on_stmt) if buffers else stmt

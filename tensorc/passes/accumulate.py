@@ -199,7 +199,7 @@ class _Promoter:
         if not any(g.is_first for g in groups):  # with no iteration, there is nothing to keep
             result = make_if(simplify(loop.extent >= 1, domain), result)
         for group in reversed(groups):
-            result = Alloc(group.local, result)
+            result = Alloc((group.local,), result)
         return result
 
     def _groups(self, loop: For, domain: Domain) -> list[_Group]:

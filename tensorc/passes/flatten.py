@@ -85,12 +85,13 @@ class Flattener:
                 new = map_exprs(stmt, self.expr)
                 body = self.visit(stmt.body, depth + 1)
                 return new if body is stmt.body else replace_body(new, body)
-            case Alloc(buffer, body) if buffer in self.placed:
-                original, layout = self.placed[buffer]
-                self.layouts[original] = layout
+            case Alloc(buffers, body) if any(buffer in self.placed for buffer in buffers):
+                placed = dict([self.placed[buffer] for buffer in buffers if buffer in self.placed])
+                self.layouts |= placed
                 body = self.visit(body, depth)
-                del self.layouts[original]
-                return Alloc(buffer, body)
+                for original in placed:
+                    del self.layouts[original]
+                return Alloc(buffers, body)
             case Store(buffer, indices, value, mask, stream):
                 layout = self._layout(buffer)
                 mask = None if mask is None else self.expr(mask)

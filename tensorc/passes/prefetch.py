@@ -30,7 +30,8 @@ def prefetch_ahead(function: Function) -> Function:
     statements = list(walk(function.body))
     if not any(_wishes(stmt) for stmt in statements):
         return function
-    internal = (*function.allocs, *[stmt.buffer for stmt in statements if type(stmt) is Alloc])
+    placed = [buffer for stmt in statements if type(stmt) is Alloc for buffer in stmt.buffers]
+    internal = (*function.allocs, *placed)
     buffers = {buffer.name: buffer for buffer in (*internal, *function.params)}
     written = frozenset([stmt.buffer for stmt in statements if type(stmt) is Store])
     fetcher = _Fetcher(buffers, frozenset(internal), written)

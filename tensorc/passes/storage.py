@@ -108,9 +108,8 @@ class _Placer:
         if type(stmt) is Seq:
             return self._sequence(stmt.stmts, buffers, depth, room)
         if type(stmt) is Alloc:
-            return replace_body(
-                stmt, self.place(stmt.body, buffers, depth, room - max(0, _bytes(stmt.buffer)))
-            )
+            room -= sum([max(0, _bytes(buffer)) for buffer in stmt.buffers])
+            return replace_body(stmt, self.place(stmt.body, buffers, depth, room))
         parts = substmts(stmt)
         here = [b for b in buffers if not self._goes_in(stmt, parts, b, depth)]
         there = [b for b in buffers if b not in here]
@@ -243,9 +242,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _wrapped(new: list[Buffer], body: Stmt) -> Stmt:
-    for buffer in reversed(new):
-        body = Alloc(buffer, body)
-    return body
+    return Alloc(tuple(new), body) if new else body
 
 
 def _merged(ranges: list[tuple[int, int, list[Buffer]]]) -> Iterator[tuple[int, int, list[Buffer]]]:

@@ -48,11 +48,11 @@ def _outermost(stmt: Stmt, locals_: tuple[Buffer, ...], names: set[str]) -> Iter
 
     What shares another buffer, accumulators, stays together.
     """
-    if type(stmt) in (For, Store) or (type(stmt) is Alloc and stmt.buffer.name not in names):
+    if type(stmt) in (For, Store) or (type(stmt) is Alloc and not any(b.name in names for b in stmt.buffers)):
         yield stmt, locals_
         return
-    if type(stmt) is Alloc and stmt.buffer.scope == "local":
-        locals_ = (*locals_, stmt.buffer)
+    if type(stmt) is Alloc:
+        locals_ = (*locals_, *[buffer for buffer in stmt.buffers if buffer.scope == "local"])
     for inner in substmts(stmt):
         yield from _outermost(inner, locals_, names)
 
@@ -60,8 +60,8 @@ def _outermost(stmt: Stmt, locals_: tuple[Buffer, ...], names: set[str]) -> Iter
 def _loops(
     stmt: Stmt, depth: int, locals_: tuple[Buffer, ...], found: list[Loop], reasons: _Reasons, target: Target
 ) -> None:
-    if type(stmt) is Alloc and stmt.buffer.scope == "local":
-        locals_ = (*locals_, stmt.buffer)
+    if type(stmt) is Alloc:
+        locals_ = (*locals_, *[buffer for buffer in stmt.buffers if buffer.scope == "local"])
     if _is_loop(stmt):
         found.append(_loop(stmt, depth, locals_, reasons, target))
         depth += 1

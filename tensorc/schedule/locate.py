@@ -282,7 +282,7 @@ def block_names(function: Function) -> set[str]:
 def buffer_names(function: Function) -> set[str]:
     """The names of the parameters and of internal buffers, placed or not."""
     names = {buffer.name for buffer in (*function.params, *function.allocs)}
-    names.update(stmt.buffer.name for stmt in walk(function.body) if type(stmt) is Alloc)
+    names.update(buffer.name for stmt in walk(function.body) if type(stmt) is Alloc for buffer in stmt.buffers)
     return names
 
 

@@ -114,7 +114,7 @@ class _External(Maker):
         func, name = self.func, into.buffers[self.tensors[0]].name
         buffers = {param: into.buffers[tensor] for param, tensor in zip(self.taken, self.inputs)}
         buffers |= {output: into.buffers[tensor] for output, tensor in zip(func.outputs, self.tensors)}
-        inner = [s.buffer for s in walk(func.body) if type(s) is Alloc]
+        inner = [buffer for s in walk(func.body) if type(s) is Alloc for buffer in s.buffers]
         for buffer in (*func.allocs, *inner):
             shape = tuple([substitute(extent, self.extents) for extent in buffer.shape])
             buffers[buffer] = buffer.with_(name=into.unique(f"{name}.{buffer.name}"), shape=shape)

@@ -76,8 +76,9 @@ class _Reference:
             case Let(var, value):
                 self.variables[var] = self.expr(value)
                 self.stmt(stmt.body)
-            case Alloc(buffer):
-                self.buffers.pop(buffer, None)
+            case Alloc(buffers):
+                for buffer in buffers:
+                    self.buffers.pop(buffer, None)
                 self.stmt(stmt.body)
 
     def branch(self, stmt: If) -> None:

@@ -263,7 +263,7 @@ def stmts(draw, names, buffers, depth):
                 "float32",
                 draw(st.sampled_from(("global", "shared"))),
             )
-            return Alloc(buffer, body((), (buffer,)))
+            return Alloc((buffer,), body((), (buffer,)))
         case "while":
             return While(expr(bool_), body())
         case "check":

@@ -198,6 +198,17 @@ def test_a_wrong_function_is_refused_at_its_line(text, message):
         parse(text)
 
 
+def test_buffers_of_equal_lives_are_allocated_in_one_line():
+    text = """function main(A: float32[4], out C: float32[4])
+  alloc T: float32[4] pad[0: 8 + 1] align 64, S: int8[2, 3] @local
+    for i in 0 .. 4
+      T[i] = A[i]
+      C[i] = T[i]"""
+    f = parse(text)
+    assert [buffer.name for buffer in f.body.buffers] == ["T", "S"]
+    assert show(f) == text
+
+
 def test_ranges_keep_their_extents():
     text = HEAD + "\n".join(
         f"  for i{number} in {span}\n    pass"

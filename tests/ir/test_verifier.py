@@ -95,10 +95,10 @@ EITHER = [
     (loop(put(), var=N), "variable 'n' is bound twice"),
     (Store(Buffer("T", (8,), "float32"), (ZERO,), F), "buffer 'T' is not declared here"),
     (put(Load(Buffer("T", (8,), "float32"), (ZERO,))), "buffer 'T' is not declared here"),
-    (Alloc(A, put()), "at 'alloc A: float32[8]': buffer 'A' is declared twice"),
-    (Alloc(Buffer("T", (8,), "float32", "moon"), put()), "scope 'moon', which is none of global"),
-    (Alloc(Buffer("T", (8,), "float32x4"), put()), "buffer 'T' is of the vector type float32x4"),
-    (Alloc(Buffer("T", (8,), "int8", strides=(1, 2)), put()), "'T' has 1 axes and 2 strides"),
+    (Alloc((A,), put()), "at 'alloc A: float32[8]': buffer 'A' is declared twice"),
+    (Alloc((Buffer("T", (8,), "float32", "moon"),), put()), "scope 'moon', which is none of global"),
+    (Alloc((Buffer("T", (8,), "float32x4"),), put()), "buffer 'T' is of the vector type float32x4"),
+    (Alloc((Buffer("T", (8,), "int8", strides=(1, 2)),), put()), "'T' has 1 axes and 2 strides"),
     (Store(A, (ZERO,), F), "parameter 'A' is written but no output"),
     (Store(C, (ZERO, ZERO), F), "buffer 'C' takes 1 index, not 2"),
     (put(Load(A, ())), "buffer 'A' takes 1 index, not 0"),
@@ -164,7 +164,7 @@ BLOCKED = loop(block(put(at=J), binding=I))
 NEST = [
     (seq(loop(put()), loop(put(), var=Var("i"))), "two loops are named 'i'"),
     (seq(block(put()), block(put(), var=Var("j"))), "at 'block C': two blocks are named 'C'"),
-    (Alloc(Buffer("A", (8,), "float32"), put()), "two buffers are named 'A'"),
+    (Alloc((Buffer("A", (8,), "float32"),), put()), "two buffers are named 'A'"),
     (
         loop(block(put(at=I))),
         "at 'C[i] = float32(0.0)': block 'C' reads the loop 'i' other than through an iterator",

@@ -159,7 +159,7 @@ def test_substitution_reaches_every_expression_of_a_statement():
 
 def test_buffers_are_replaced_where_read_written_and_allocated():
     other = A.with_(name="B")
-    body = Alloc(A, seq(Store(A, (I, J), Load(A, (J, I))), Check(I < J, I, "x")))
+    body = Alloc((A,), seq(Store(A, (I, J), Load(A, (J, I))), Check(I < J, I, "x")))
     assert show(replace_buffers(body, {A: other})) == (
         'alloc B: float32[4, 5]\n  B[i, j] = B[j, i]\n  check i < j, i, "x"'
     )
@@ -177,7 +177,7 @@ def test_replace_body():
     for s in (
         For(J, index(0), I, "serial", store),
         Let(J, I, store),
-        Alloc(A, store),
+        Alloc((A,), store),
         While(I < J, store),
     ):
         assert replace_body(s, nothing).body is nothing

@@ -92,8 +92,8 @@ def find_parts(stmt: Stmt) -> set[int]:
             case Seq(stmts):
                 for inner in stmts:
                     visit(inner)
-            case Alloc(buffer, body):
-                loops = [inner for inner in walk(body) if type(inner) is For] if _is_small(buffer) else []
+            case Alloc(buffers, body):
+                loops = [inner for inner in walk(body) if type(inner) is For] if all(map(_is_small, buffers)) else []
                 if 0 < len(loops) <= PART_LOOPS and not any(loop.kind == "parallel" for loop in loops):
                     found.append(s)
                 else:
@@ -217,8 +217,8 @@ def _free(
             written.add(stmt.buffer)
         elif type(stmt) is Prefetch:
             buffers[stmt.buffer] = None
-        elif type(stmt) is Alloc and stmt.buffer in offsets:
-            roots = (offsets[stmt.buffer],)
+        elif type(stmt) is Alloc:
+            roots = tuple([offsets[buffer] for buffer in stmt.buffers if buffer in offsets])
         for root in roots:
             for expr in walk_expr(root):
                 if type(expr) is Var:

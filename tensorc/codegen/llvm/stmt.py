@@ -224,14 +224,27 @@ def _while(ctx: Context, stmt: While) -> None:
 
 
 def _alloc(ctx: Context, stmt: Alloc) -> None:
-    buffer, build = stmt.buffer, ctx.builder
-    if buffer.scope != "local":
-        offset = ctx.emit(ctx.module.offsets[buffer])
-        text = f"getelementptr i8, {ctx.slice.typed}, {offset.typed}"
-        where = build.hoist(text, "ptr", max(ctx.slice.depth, offset.depth))
-        ctx.pointers[buffer] = Pointer(where, MAX_ALIGNMENT)
-        emit_stmt(ctx, stmt.body)
-        return
+    lives = []
+    for buffer in stmt.buffers:
+        if buffer.scope == "local":
+            lives.append(_on_stack(ctx, buffer))
+        else:
+            _in_workspace(ctx, buffer)
+    emit_stmt(ctx, stmt.body)
+    for where in reversed(lives):
+        ctx.builder.do(f"call void @llvm.lifetime.end.p0({where.typed})")
+
+
+def _in_workspace(ctx: Context, buffer: Buffer) -> None:
+    offset = ctx.emit(ctx.module.offsets[buffer])
+    text = f"getelementptr i8, {ctx.slice.typed}, {offset.typed}"
+    where = ctx.builder.hoist(text, "ptr", max(ctx.slice.depth, offset.depth))
+    ctx.pointers[buffer] = Pointer(where, MAX_ALIGNMENT)
+
+
+def _on_stack(ctx: Context, buffer: Buffer) -> Value:
+    """The buffer's memory, from here to where its life is ended."""
+    build = ctx.builder
     if not all(type(extent) is Const for extent in buffer.shape):
         raise UnsupportedError(f"buffer {buffer.name!r}: a local buffer needs constant extents")
     count = math.prod(extent.value for extent in buffer.shape)
@@ -242,8 +255,7 @@ def _alloc(ctx: Context, stmt: Alloc) -> None:
     for edge in ("start", "end"):
         ctx.module.declare(f"llvm.lifetime.{edge}.p0", "void (ptr)")
     build.do(f"call void @llvm.lifetime.start.p0({where.typed})")
-    emit_stmt(ctx, stmt.body)
-    build.do(f"call void @llvm.lifetime.end.p0({where.typed})")
+    return where
 
 
 def _check(ctx: Context, stmt: Check) -> None:

@@ -45,11 +45,13 @@ def plan_workspace(body: Stmt, domain: Domain) -> tuple[dict[Buffer, Expr], Expr
     guess: list[Expr] = [const(0, float64), const(0, float64)]
 
     def visit(stmt: Stmt, top: Expr, shared: int) -> None:
-        if type(stmt) is Alloc and stmt.buffer.scope != "local":
-            offsets[stmt.buffer] = top
-            top = simplify(top + _size(stmt.buffer, domain), domain)
+        for buffer in stmt.buffers if type(stmt) is Alloc else ():
+            if buffer.scope == "local":
+                continue
+            offsets[buffer] = top
+            top = simplify(top + _size(buffer, domain), domain)
             most[shared] = simplify(maximum(most[shared], top), domain)
-            guess[shared] = guess[shared] + _guess(stmt.buffer)
+            guess[shared] = guess[shared] + _guess(buffer)
         if type(stmt) is For and stmt.kind == "parallel":
             top, shared = index(0), 1
         for inner in substmts(stmt):
