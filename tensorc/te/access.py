@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tensorc.arith import Domain, Interval, bounds, can_prove
+from tensorc.arith import LARGEST, Domain, Interval, affine, bounds, can_prove
 from tensorc.dtypes import int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
@@ -26,6 +26,7 @@ from tensorc.ir.expr import (
     Not,
     Or,
     Var,
+    as_index,
     logical_and,
     logical_not,
     logical_or,
@@ -52,10 +53,11 @@ class Demand:
     guards: tuple[Expr, ...]
     low: bool
     high: bool
+    axis: str = ""  # of a demand that a range from data has no more than `LARGEST` elements: its iterator
 
     @property
     def extent(self) -> Expr:
-        return self.load.buffer.shape[self.dimension]
+        return as_index(LARGEST + 1) if self.axis else self.load.buffer.shape[self.dimension]
 
 
 Axes = list[tuple[Var, Expr]]  # iterators that count from 0, and their extents
@@ -79,7 +81,23 @@ def check_accesses(stage: Tensor, scalars: Values) -> tuple[Demand, ...]:
     starts = () if stage.init is None else demands(what, [stage.init], axes, scalars, sizes=sizes)
     reduced = [*zip(stage.reduce_axes, stage.reduce_extents)]
     exprs = [*stage.reduce_extents, stage.body]
-    return (*starts, *demands(what, exprs, [*axes, *reduced], scalars, sizes=sizes))
+    found = demands(what, exprs, [*axes, *reduced], scalars, sizes=sizes)
+    return (*starts, *with_ranges(found, [*axes, *reduced]))
+
+
+def with_ranges(found: Sequence[Demand], axes: Axes) -> tuple[Demand, ...]:
+    """Demands, and that ranges from data end: those over which no index is looked at that ends them."""
+    result = list(found)
+    for var, extent in axes:
+        loads = [e for e in walk_expr(extent) if type(e) is Load]
+        if not loads or take_off(extent)[1] or can_prove(extent <= LARGEST, Domain()):
+            continue
+        if any([d.high and not d.guards and affine(d.index).coefficient(var) > 0 for d in found]):
+            continue
+        using = [at for at, d in enumerate(result) if any([uses(e, (var,)) for e in (d.index, *d.guards)])]
+        at = using[0] if using else len(result)
+        result.insert(at, Demand(loads[0], 0, extent, (), False, True, var.name))
+    return tuple(result)
 
 
 def _sizes(stage: Tensor) -> tuple[Expr, ...]:

@@ -264,6 +264,9 @@ def _guarded(guards: Sequence[Expr], condition: Expr) -> Expr:
 def _message(demand: Demand, axes: list[Var]) -> tuple[str, tuple[Expr, ...]]:
     """What the check says, and the numbers in it after the iterators."""
     load, extent = demand.load, demand.extent
+    if demand.axis:
+        where = " at " * bool(axes) + ", ".join([f"{var.name} = {{{n}}}" for n, var in enumerate(axes)])
+        return f"range of {demand.axis}: {{value}} elements{where}, {LARGEST} are the most", ()
     which = f" of dimension {demand.dimension}" if len(load.indices) > 1 else ""
     places = ", ".join([f"{var.name} = {{{n}}}" for n, var in enumerate(axes)])
     where = f" at {places}" if places else ""

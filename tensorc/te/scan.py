@@ -11,7 +11,7 @@ from tensorc.ir.expr import Expr, Load, Var, index, sub
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, Check, For, Stmt, seq
 from tensorc.ir.walk import walk_expr
-from tensorc.te.access import Axes, Demand, demands, reads_of, written
+from tensorc.te.access import Axes, Demand, demands, reads_of, with_ranges, written
 from tensorc.te.assume import take_off
 from tensorc.te.maker import Description, Maker
 from tensorc.te.math import const
@@ -277,7 +277,7 @@ class _Scan(Maker):
         own = {tensor.buffer for tensor in (*self.states, *[s for cell in self.cells for s in cell.stage.siblings])}
         before: list[Demand] = []
         within: list[Demand] = []
-        for demand in found:
+        for demand in with_ranges(found, axes):
             (within if reads_of(demand, axes, own) else before).append(demand)
         return before, within
 

@@ -183,6 +183,21 @@ def test_rows_without_elements():
     assert np.array_equal(y, [0, 2, 0, 0, 8, 0])
 
 
+def test_ranges_without_an_end():
+    lengths, x = te.placeholder((n,), "int64", name="lengths"), te.placeholder((m,), name="x")
+
+    def row(i):
+        k = te.reduce_axis((0, lengths[i]), name="k")
+        return te.sum(te.if_then_else(k < m, x[k], 0.0), axis=k)
+
+    kernel = tc.build([lengths, x, te.compute((n,), row, name="y")], cache=False)
+    ones = guarded(np.ones(5, "float32"))
+    assert np.array_equal(kernel(guarded(np.array([2, 9, -3, -(2**63)])), ones), [2, 5, 0, 0])
+    for number in (2**40 + 1, 2**62, 2**63 - 1):
+        with pytest.raises(tc.ArgumentError, match=rf"range of k: {number} elements at i = 1, {2**40} are the most"):
+            kernel(guarded(np.array([2, number])), ones)
+
+
 def test_updates_and_reductions_under_guards_that_wrap():
     at, x, r = te.placeholder((COUNT,), "int64", name="at"), te.placeholder((LENGTH,), name="x"), te.reduce_axis(COUNT)
     none = te.compute((LENGTH,), lambda i: 0.0, dtype="float32", name="none")
