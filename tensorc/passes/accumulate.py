@@ -31,6 +31,7 @@ from tensorc.ir.expr import (
     index,
     is_const,
     logical_not,
+    maximum,
     sub,
 )  # fmt: skip
 from tensorc.ir.function import Function
@@ -234,10 +235,11 @@ class _Promoter:
         if not _is_steady(loop, site, inner, used) or not _is_one_element(loop, store, sites):
             return None
         guards = _guards(loop, sites, inner)
-        if guards is None or (guards and _is_read_elsewhere(loop.body, buffer)):
-            if not _always_inside(buffer, store, site, loop, domain):
-                return None
-            guards = ()
+        reached, runs = _reached(site, domain.bind(loop.var, loop.start, loop.extent))
+        is_vague = guards is None or (guards and _is_read_elsewhere(loop.body, buffer))
+        if (is_vague or not runs) and not _always_inside(buffer, store, reached):
+            return None
+        guards = () if guards is None or is_vague else guards
         lanes = max([e.dtype.lanes for e in store.indices], default=1)
         reducer = None
         match as_update(store):
@@ -352,12 +354,22 @@ def _is_read_elsewhere(stmt: Stmt, buffer: Buffer) -> bool:
     )
 
 
-def _always_inside(buffer: Buffer, store: Store, site: _Site, loop: For, domain: Domain) -> bool:
+def _reached(site: _Site, domain: Domain) -> tuple[Domain, bool]:
+    """What is known in the loops of a site, and whether all of them surely run: of one that may not,
+    it is not taken as known that it does."""
+    runs = True
+    for each in site.loops:
+        extent = each.extent
+        if not is_const(extent) and not can_prove(extent >= 1, domain):
+            extent, runs = maximum(extent, 1), False
+        domain = domain.bind(each.var, each.start, extent)
+    return domain, runs
+
+
+def _always_inside(buffer: Buffer, store: Store, domain: Domain) -> bool:
     """Whether the element exists whether or not the conditions around it hold."""
     if store.mask is not None or any(e.dtype.lanes > 1 for e in store.indices):
         return False
-    for each in (loop, *site.loops):
-        domain = domain.bind(each.var, each.start, each.extent)
     return is_inside(buffer, store.indices, domain)
 
 

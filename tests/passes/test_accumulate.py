@@ -235,3 +235,17 @@ C[t, ramp(0, 1, 4) // broadcast(2, 4), ramp(0, 1, 4) % broadcast(2, 4)] + A[k, r
 C[ramp(0, 1, 4) // broadcast(4, 4), ramp(0, 1, 4) % broadcast(2, 4)] + A[k, ramp(0, 1, 4)]
     """)
     assert "C.acc" not in show(lower(overlapping))
+
+
+def test_an_element_of_a_loop_that_never_runs_need_not_exist():
+    g = promoted("""
+        function main(A: float32[7], out C: float32[7])
+          for z in 0 .. 7
+            C[z] = float32(0.0)
+          for i in 0 .. 6
+            for j in 0 .. 3
+              for k in 0 .. 7 - i * 3
+                C[i * 3] = C[i * 3] + A[k]
+    """)
+    lines = [line.strip() for line in show(g).splitlines()]
+    assert lines.index("for j in 0 .. 3") < lines.index("alloc C.acc: float32[1] @local align 64")
