@@ -232,3 +232,13 @@ def test_narrow_tensors_of_torch(name):
     c = torch.empty_like(a)
     kernel(a, b, c)
     assert torch.equal(c, expected) and torch.equal(kernel(a, b), expected)
+
+
+def test_the_sign_of_a_half_from_float64_calls_no_library():
+    """logaddexp ends in float64, asin takes the sign of its argument: LLVM would convert the float64 itself."""
+    a = te.placeholder((2,), "float16", name="A")
+    b = te.compute((2,), lambda i: te.asin(te.logaddexp(te.const(-1.0, "float16"), a[i])), name="B")
+    kernel = tc.build(tc.schedule([a, b]), tc.Target.host())
+    data = np.float16([-8, -2])
+    wanted = np.arcsin(np.logaddexp(-1.0, data.astype("f8")))
+    assert np.allclose(kernel(data).astype("f8"), wanted, rtol=2e-3)

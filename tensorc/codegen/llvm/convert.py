@@ -120,10 +120,23 @@ def narrow(ctx: Context, value: Value, target: DType) -> Value:
     bits = _Bits(ctx, target.lanes)
     if target.kind == "bfloat":
         return _float_to_bfloat(bits, value)
-    if _has_half_conversion(ctx):
-        half = llvm_type(target).replace("i16", "half")
-        return _cast(ctx, "bitcast", _cast(ctx, "fptrunc", value, half), llvm_type(target))
-    return _float_to_half(bits, value)
+    if not _has_half_conversion(ctx):
+        return _float_to_half(bits, value)
+    if target.lanes == 1 and "f16c" in ctx.module.target.enabled:
+        return _by_instruction(ctx, value)
+    half = llvm_type(target).replace("i16", "half")
+    return _cast(ctx, "bitcast", _cast(ctx, "fptrunc", value, half), llvm_type(target))
+
+
+def _by_instruction(ctx: Context, value: Value) -> Value:
+    """The bits of a float16 from one float32 by x86's instruction by name: from `fptrunc` LLVM takes the
+    sign of a copysign in float64, whose conversion would be a call of a library that is not there."""
+    build, name = ctx.builder, "llvm.x86.vcvtps2ph.128"
+    ctx.module.declare(name, "<8 x i16> (<4 x float>, i32)")
+    put = f"insertelement <4 x float> zeroinitializer, {value.typed}, i64 0"
+    lanes = build.pure(put, "<4 x float>", value.depth)
+    halves = build.pure(f"call <8 x i16> @{name}({lanes.typed}, i32 0)", "<8 x i16>", value.depth)
+    return build.pure(f"extractelement {halves.typed}, i64 0", "i16", value.depth)
 
 
 def _has_half_conversion(ctx: Context) -> bool:
