@@ -593,7 +593,7 @@ def check_order(step: str, place: Place, segment: Sequence[For], order: Sequence
     for p in places:
         _check_block_order(step, place, p, moved, len(places) > 1)
     if len(places) > 1:
-        _check_block_pairs(step, place, places)
+        _check_block_pairs(step, place, places, moved)
 
 
 def check_only_blocks(step: str, place: Place) -> None:
@@ -664,19 +664,24 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
 
 
 def _may_cross(place: Place, p: Place, pair: tuple[For, For]) -> bool:
-    """Whether two loops may change places though the block runs in order: for one of them, no
-    iteration touches what another one writes, whatever the other loops from `place` inward are."""
+    """Whether two loops may change places though the block runs in order."""
     found = touches([p])
-    loops = p.loops[len(place.loops) :]
-    for loop in pair:
-        at = p.up_to(loop)
-        around = frozenset([each.var for each in loops if each is not loop])
-        if all(
-            splits_buffer(at, [touch for touch in found if touch.buffer is buffer], around)
-            for buffer in stored(p.node)
-        ):
-            return True
-    return False
+    return all(
+        _is_split(place, (p,), pair, [touch for touch in found if touch.buffer is buffer])
+        for buffer in stored(p.node)
+    )
+
+
+def _is_split(
+    place: Place, places: Sequence[Place], pair: tuple[For, For], found: Sequence[Touch]
+) -> bool:
+    """Whether for one of two loops no iteration touches what another one writes, whatever the other
+    loops from `place` inward are: then all that happens to an element keeps its order when the two
+    change places."""
+    inside = {loop.var for p in places for loop in p.loops[len(place.loops) :]}
+    return any(
+        splits_buffer(places[0].up_to(loop), found, frozenset(inside - {loop.var})) for loop in pair
+    )
 
 
 def _is_init_first(place: Place, p: Place) -> bool:
@@ -718,18 +723,24 @@ def _is_counter(binding: Expr, loops) -> bool:
     )
 
 
-def _check_block_pairs(step: str, place: Place, places: Sequence[Place]) -> None:
+def _check_block_pairs(step: str, place: Place, places: Sequence[Place], moved) -> None:
     found = touches(places)
     for buffer in {touch.buffer: None for touch in found if touch.is_store}:
         of_buffer = [touch for touch in found if touch.buffer is buffer]
         users = {touch.block.node.name for touch in of_buffer}
+        writers = {touch.block.node.name for touch in of_buffer if touch.is_store}
         if len(users) > 1 and not are_reads_covered(of_buffer):
-            refuse(
-                place.function,
-                f"{step}: the blocks {', '.join(map(repr, sorted(users)))} share buffer "
-                f"{buffer.name!r}, and an iteration may read what another one wrote",
-                place.node.var.name,
-            )
+            does = "read"
+        elif len(writers) > 1 and not all(_is_split(place, places, pair, of_buffer) for pair in moved):
+            does = "write over"
+        else:
+            continue
+        refuse(
+            place.function,
+            f"{step}: the blocks {', '.join(map(repr, sorted(users)))} share buffer "
+            f"{buffer.name!r}, and an iteration may {does} what another one wrote",
+            place.node.var.name,
+        )
 
 
 # Lanes that reduce.

@@ -187,7 +187,8 @@ def _call(case: Case, dims, names: set[str], free: set[str]) -> Call:
     scalars = {name: value for name, value in dims if name in names}
     named = {name: scalars[name] for name in free}
     refusal = ""
-    if _is_wild(program) and instances(function) <= MOST_INSTANCES:
+    may_stray = _is_wild(program) or dims is not case.program.dims  # made for the other extents
+    if may_stray and instances(function) <= MOST_INSTANCES:
         try:
             interpret(function, *_given(function, inputs))
         except ArgumentError as error:

@@ -348,6 +348,42 @@ def test_reorder_refuses_where_the_init_would_come_late():
     )
 
 
+def test_reorder_refuses_where_blocks_write_over_one_another():
+    """The element (r, c) is written at (r - 3, c), then at (r, c - 2): the other way round with j outside."""
+    function = parse("""
+function main(out B: int16[9, 8])
+  for i in 0 .. 6
+    for j in 0 .. 6
+      block zero
+        spatial a: 9 = i + 3
+        spatial b: 8 = j
+        B[a, b] = int16(0)
+      block one
+        spatial a: 9 = i
+        spatial b: 8 = j + 2
+        B[a, b] = int16(1)
+""")
+    with pytest.raises(ScheduleError, match="'one', 'zero' share buffer 'B', and an iteration may write over what"):
+        reorder(function, ["j", "i"])
+
+
+def test_reorder_of_blocks_that_write_rows_of_their_own():
+    function = parse("""
+function main(out B: int16[6, 8])
+  for i in 0 .. 6
+    for j in 0 .. 6
+      block zero
+        spatial a: 6 = i
+        spatial b: 8 = j
+        B[a, b] = int16(0)
+      block one
+        spatial a: 6 = i
+        spatial b: 8 = j + 2
+        B[a, b] = int16(1)
+""")
+    assert_same(function, reorder(function, ["j", "i"]))
+
+
 def test_reorder_of_loops_that_never_run():
     empty = parse(MATMUL.strip().replace("[8, ", "[0, ").replace("0 .. 8", "0 .. 0").replace(": 8", ": 0"))
     function, names = split(empty, "C.i", (None, 2, 4))
