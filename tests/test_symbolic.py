@@ -330,3 +330,43 @@ def test_numbers_of_iterations_are_sizes():
     assert np.array_equal(kernel(ones, n=3), [3] * 4)
     assert np.array_equal(kernel(ones, n=-3), [0] * 4)
     assert refusal(kernel, ones, n=1 << 62).endswith(f"n is {1 << 62}, sizes are up to {1 << 40}")
+
+
+def test_symbolic_axes_that_memory_runs_on_along_are_one_loop():
+    m, n = te.var("m"), te.var("n")
+    A = te.placeholder((3, m, n), "float32", name="A")
+    B = te.placeholder((3, m, n), "float32", name="B")
+    C = te.compute((3, m, n), lambda b, i, j: A[b, i, j] * 2 + B[b, i, j], name="C")
+    kernel = tc.build([A, B, C])
+    assert "//" not in kernel.source("flat").split("C[")[1].split("]")[0]
+    assert "in 0 .. n" not in kernel.source("flat")
+    for rows, columns in ((0, 5), (5, 0), (1, 1), (70, 1), (1, 70), (33, 7), (200, 64)):
+        a, b = np.random.default_rng(rows).random((2, 3, rows, columns), dtype="f4")
+        assert np.allclose(kernel(a, b), a * 2 + b)
+
+
+@pytest.mark.parametrize("body", ["row", "part", "transposed"])
+def test_symbolic_axes_stay_two_loops_where_memory_does_not_run_on(body):
+    m, n = te.var("m"), te.var("n")
+    A = te.placeholder((m, n + 1 if body == "part" else n), "float32", name="A")
+    R = te.placeholder((n,), "float32", name="R")
+    T = te.placeholder((n, m), "float32", name="T")
+    other = T if body == "transposed" else R
+    at = (lambda i, j: T[j, i]) if body == "transposed" else (lambda i, j: R[j])
+    kernel = tc.build([A, other, te.compute((m, n), lambda i, j: A[i, j] + at(i, j), name="C")])
+    assert "for C.i in 0 .. m" in kernel.source("ir")
+    rng = np.random.default_rng(0)
+    a = rng.random((9, 12 if body == "part" else 11), dtype="f4")
+    b = rng.random((11, 9) if body == "transposed" else 11, dtype="f4")
+    assert np.allclose(kernel(a, b), a[:, :11] + b.T, rtol=1e-5)
+
+
+def test_symbolic_axes_whose_positions_are_read_stay_two_loops():
+    m, n = te.var("m"), te.var("n")
+    A = te.placeholder((m, n), "float32", name="A")
+    C = te.compute((m, n), lambda i, j: A[i, j] + te.cast(i - j, "float32"), name="C")
+    kernel = tc.build([A, C])
+    assert "for C.i in 0 .. m" in kernel.source("ir")
+    i, j = np.indices((9, 11))
+    a = np.ones((9, 11), "f4")
+    assert np.array_equal(kernel(a), a + (i - j))

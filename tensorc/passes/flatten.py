@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc.arith import Affine, simplify
@@ -125,7 +125,7 @@ class Flattener:
         constant, lanes = 0, 1
         step: Expr = index(0)
         gathered: list[tuple[Expr, Expr]] = []
-        for expr, origin, stride in zip(indices, layout.origins, layout.strides):
+        for expr, origin, stride in _rejoined(layout, indices):
             lanes = max(lanes, expr.dtype.lanes)
             if type(expr) is Ramp:
                 step = add(step, mul(expr.stride, stride))
@@ -163,6 +163,32 @@ class Flattener:
         if type(atom) is Var:
             return self.depths.get(atom, 0)
         return max([self.depths.get(var, 0) for var in variables(atom)], default=0)
+
+
+def _rejoined(layout: Layout, indices: tuple[Expr, ...]) -> Iterator[tuple[Expr, Affine, Expr]]:
+    """(index, origin, stride) of each dimension; two whose indices are x//n and x%n, n the extent
+    of the second, are one of index x. That n is not 0, or there were no element to access."""
+    at = 0
+    while at < len(indices):
+        joined = _joined(layout, indices, at)
+        if joined is None:
+            yield indices[at], layout.origins[at], layout.strides[at]
+        else:
+            yield joined, ZERO, layout.strides[at + 1]
+        at += 1 if joined is None else 2
+
+
+def _joined(layout: Layout, indices: tuple[Expr, ...], at: int) -> Expr | None:
+    """The index that a dimension and the next have together, if n is symbolic."""
+    outer, inner = indices[at], indices[at + 1] if at + 1 < len(indices) else None
+    if type(outer) is not FloorDiv or type(inner) is not Mod or layout.buffer.strides is not None:
+        return None
+    n, lanes = layout.buffer.shape[at + 1], outer.dtype.lanes
+    if type(n) is not Var or layout.origins[at : at + 2] != (ZERO, ZERO):
+        return None
+    by = n if lanes == 1 else Broadcast(n, lanes)
+    is_run = layout.strides[at] == mul(n, layout.strides[at + 1])
+    return outer.a if is_run and outer.a == inner.a and outer.b == inner.b == by else None
 
 
 def _add_scaled(terms: Terms, expr: Expr, origin: Affine, stride: Expr) -> int:

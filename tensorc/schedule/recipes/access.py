@@ -41,7 +41,8 @@ class Access:
 
     `axes` are the iterators that the indices depend on; `strides` gives, for those that all indices depend on
     linearly, how many elements the address moves when the iterator grows by one. `plain` names for each dimension the
-    iterator that its index consists of, if it is just one. `size` is the buffer's element count. `wide` names the type
+    iterator that its index consists of, if it is just one; those in `whole` run through all of a dimension of a
+    row-major buffer. `size` is the buffer's element count. `wide` names the type
     that all loads of a buffer of floats are cast to, if there is one and it has more bytes.
     """
 
@@ -51,6 +52,7 @@ class Access:
     axes: frozenset[str]
     strides: dict[str, int]
     plain: tuple[str | None, ...]
+    whole: frozenset[str]
     wide: str | None = None
 
     def stride(self, axis: str) -> int | None:
@@ -67,7 +69,7 @@ class Pattern:
     `cost` estimates the arithmetic of one instance in simple operations; an intrinsic such as exp counts 20. `itemsize`
     is of the widest element that is moved or computed: float16 elements are computed in four bytes. `in_place` says
     that the block reads what it writes, `has_lanes` whether the lanes of a vector may each keep a result of their own
-    along an axis that is reduced.
+    along an axis that is reduced. `positions` are the iterators that are read other than by the indices of accesses.
     """
 
     block: str
@@ -78,6 +80,7 @@ class Pattern:
     itemsize: int
     in_place: bool = False
     has_lanes: bool = True
+    positions: frozenset[str] = frozenset()
 
     @property
     def spatial(self) -> tuple[Axis, ...]:
@@ -124,7 +127,25 @@ def pattern(block: Block) -> Pattern:
     axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
     itemsize = _itemsize(block, stores, reads)
     has_lanes = not any(it.kind == "reduce" for it in block.iters) or accumulates(block)
-    return Pattern(block.name, axes, written, reads, sum(map(_cost, values)), itemsize, bool(own), has_lanes)
+    cost = sum(map(_cost, values))
+    return Pattern(block.name, axes, written, reads, cost, itemsize, bool(own), has_lanes, _positions(block))
+
+
+def _positions(block: Block) -> frozenset[str]:
+    names = {it.var: it.var.name for it in block.iters}
+    found: set[str] = set()
+
+    def visit(expr: Expr) -> None:
+        if type(expr) is Var and expr in names:
+            found.add(names[expr])
+        elif type(expr) is not Load:
+            for inner in children(expr):
+                visit(inner)
+
+    for stmt in walk(block.body):
+        for expr in (stmt.value,) if type(stmt) is Store else exprs(stmt):
+            visit(expr)
+    return frozenset(found)
 
 
 def _widened(values: list[Expr]) -> dict[Buffer, str]:
@@ -178,7 +199,10 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block) -> Access:
     size: int | None = 1
     for extent in buffer.shape:
         size = None if size is None or type(extent) is not Const else size * extent.value
-    return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain)
+    extents = {it.var: it.extent for it in block.iters}
+    pairs = zip(indices, buffer.shape) if buffer.strides is None else ()
+    whole = frozenset([names[at] for at, extent in pairs if type(at) is Var and extents.get(at) == extent])
+    return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain, whole)
 
 
 def _pitches(buffer: Buffer) -> list[int | None]:

@@ -38,7 +38,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     axes = pattern.spatial
     lanes = target.lanes(pattern.itemsize)
     fused = _fusable(pattern, lanes)
-    extent = math.prod(_size(axis) for axis in axes[len(axes) - fused :])
+    run = axes[len(axes) - fused :]
+    is_known = all(axis.extent is not None for axis in run)
+    extent = math.prod(map(_size, run)) if is_known else UNKNOWN_EXTENT
     default = lanes * (4 if pattern.cost <= LIGHT else 1)
     options = tuple(lanes * factor for factor in (1, 2, 4, 8))
     while default > lanes and default * 4 > extent:
@@ -96,6 +98,8 @@ def _fusable(pattern: Pattern, lanes: int) -> int:
             accesses = tuple([a for a in accesses if None not in (a.stride(outer.name), a.stride(inner[0].name))])
         if not all(_runs_on(access, outer, inner) for access in accesses):
             break
+        if inner[0].extent is None and pattern.positions & {outer.name, inner[0].name}:
+            break  # positions would be divided by a number that is not known
         fused += 1
     return fused
 
@@ -103,6 +107,8 @@ def _fusable(pattern: Pattern, lanes: int) -> int:
 def _runs_on(access: Access, outer: Axis, inner: tuple[Axis, ...]) -> bool:
     """Whether a step of `outer` moves the address as far as the whole run of the axes inside."""
     extent = inner[0].extent
+    if len(inner) == 1 and extent is None:  # the two last dimensions as they are
+        return access.plain[-2:] == (outer.name, inner[0].name) and inner[0].name in access.whole
     if outer.extent is None or extent is None or any(axis.extent is None for axis in inner):
         return False
     step, run = access.stride(outer.name), access.stride(inner[0].name)
