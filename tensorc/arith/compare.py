@@ -13,7 +13,7 @@ from typing import Literal
 from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, linear
 from tensorc.arith.bounds import Domain, exact, nonnegative, range_of_form
 from tensorc.arith.division import Form
-from tensorc.dtypes import bool_
+from tensorc.dtypes import bool_, int64
 from tensorc.ir.expr import EQ, GE, GT, LE, LT, NE, Compare, Const, Expr, FloorDiv
 
 Operator = Literal["<=", ">=", "==", "!="]
@@ -111,16 +111,23 @@ class Comparison:
         if not exact(terms, constant, domain):
             return None
         c = atom.b.value
-        bound = c * self.bound + (c - 1 if self.operator == "<=" else 0)
-        return Comparison(terms, self.operator, bound - constant).simplified(domain)
+        bound = c * self.bound + (c - 1 if self.operator == "<=" else 0) - constant
+        if not int64.min <= bound < int64.max:  # a number that no int64 is
+            return None
+        return Comparison(terms, self.operator, bound).simplified(domain)
 
-    def to_expr(self, like: Compare) -> Expr:
-        """The comparison as an expression: what has negative multiples goes to the right, the constant too."""
+    def to_expr(self, like: Compare, domain: Domain) -> Expr | None:
+        """The comparison as an expression: what has negative multiples goes to the right, the constant too.
+
+        None where a side of it may wrap, though none of `like` does: x < 3 - j is not x + j < 3 for the largest x.
+        """
         if self.holds is not None:
             return Const(self.holds, bool_)
         left = {atom: scale for atom, scale in self.terms.items() if scale > 0}
         right = {atom: -scale for atom, scale in self.terms.items() if scale < 0}
         cls, constant = self._written(bool(right))
+        if not (exact(left, 0, domain) and exact(right, constant, domain)):
+            return None
         a, b = build(left, 0, like.a), build(right, constant, like.b)
         return like if type(like) is cls and a is like.a and b is like.b else cls(a, b)
 

@@ -1,6 +1,7 @@
 """Floor division and remainder of linear forms, and the sums in which they cancel.
 
-Every rule is an identity of the integers; where it needs a range, `range_of` is asked. A form is a pair (terms,
+Every rule is an identity of the integers; where it needs a range, `range_of` is asked. What a rule writes is computed
+modulo 2**64, so that it writes only what surely fits (`_fits`). A form is a pair (terms,
 constant). Throughout, N is the form divided, c > 0 the divisor, and N // c and N % c are taken apart in the same way:
 
     N = c*Q + R                 terms with multiples of c go to Q, what is left of the constant is in [0, c)
@@ -16,8 +17,10 @@ from math import gcd
 
 from tensorc.arith.affine import Terms, add_scaled, build, drop_zeros, factors, product
 from tensorc.arith.intervals import Range
-from tensorc.arith.wrapping import operand
+from tensorc.arith.wrapping import is_value, is_wild, operand
+from tensorc.dtypes import int64
 from tensorc.ir.expr import Const, Expr, FloorDiv, Max, Min, Mod, index
+from tensorc.ir.walk import walk_expr
 
 Form = tuple[Terms, int]
 RangeOf = Callable[[Terms, int], Range]
@@ -28,6 +31,8 @@ def divide(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
     if c == 0:
         return {}, 0
     if c < 0:  # x // -c  ->  -x // c
+        if not _fits(_negative(terms), -constant, range_of) or -c > int64.max:
+            return {FloorDiv(build(terms, constant), index(c)): 1}, 0
         return divide(_negative(terms), -constant, -c, range_of)
     quotient, rest, whole, constant = _multiples(terms, constant, c)
     if not rest:  # (c*Q + r) // c  ->  Q, for r in [0, c)
@@ -52,8 +57,10 @@ def _divide_atom(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form
         if scale == 1 and isinstance(atom, (FloorDiv, Mod)) and type(atom.b) is Const:
             m = atom.b.value
             x = operand(atom.a)
-            if x is not None and type(atom) is FloorDiv and m > 0:  # (x // m + b) // c  ->  (x + m*b) // (m*c)
-                return divide(x[0], x[1] + m * constant, m * c, range_of)
+            if x is not None and type(atom) is FloorDiv and m > 0 and m * c <= int64.max:
+                moved = x[1] + m * constant  # (x // m + b) // c  ->  (x + m*b) // (m*c)
+                if _fits(x[0], moved, range_of):
+                    return divide(x[0], moved, m * c, range_of)
             # x % (c*m) // c  ->  x // c % m
             if x is not None and type(atom) is Mod and m > 0 and m % c == 0 and constant == 0:
                 return remainder(*divide(*x, c, range_of), m // c, range_of)
@@ -65,9 +72,11 @@ def remainder(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
     if c == 0:
         return {}, 0
     if c < 0:  # x % -c  ->  -(-x % c)
+        if not _fits(_negative(terms), -constant, range_of) or -c > int64.max:
+            return {Mod(build(terms, constant), index(c)): 1}, 0
         found, offset = remainder(_negative(terms), -constant, -c, range_of)
         return _negative(found), -offset
-    terms, constant = _without_mods(terms, constant, c)
+    terms, constant = _without_mods(terms, constant, c, range_of)
     _, rest, _, constant = _multiples(terms, constant, c)
     if not rest:  # (c*Q + r) % c  ->  r
         return {}, constant
@@ -83,15 +92,17 @@ def remainder(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
     return _exchange(rest, high, inner, d), constant - k * d + d * offset
 
 
-def _without_mods(terms: Terms, constant: int, c: int) -> Form:
+def _without_mods(terms: Terms, constant: int, c: int, range_of: RangeOf) -> Form:
     """(a*(x % m) + N) % c  ->  (a*x + N) % c where c divides a*m."""
     for atom, scale in terms.items():
         if type(atom) is Mod and type(atom.b) is Const and atom.b.value and scale * atom.b.value % c == 0:
             x = operand(atom.a)
             if x is None:
                 continue
-            inner, offset = x
-            return _without_mods(_exchange(terms, (atom,), inner, scale), constant + scale * offset, c)
+            found, offset = _exchange(terms, (atom,), x[0], scale), constant + scale * x[1]
+            # (a sum that wraps has the same remainder where c divides 2**64)
+            if c & (c - 1) == 0 or _fits(found, offset, range_of):
+                return _without_mods(found, offset, c, range_of)
     return terms, constant
 
 
@@ -105,6 +116,16 @@ def _exchange(terms: Terms, removed: Collection[Expr], more: Terms, scale: int) 
             add_scaled(found, more, scale)
             more = {}
     return drop_zeros(found)
+
+
+def _fits(terms: Terms, constant: int, range_of: RangeOf) -> bool:
+    """Whether a sum that a rule is to write surely does not wrap."""
+    if not int64.min <= constant <= int64.max:
+        return False
+    if is_value(terms, constant) or not any([is_wild(e) for atom in terms for e in walk_expr(atom)]):
+        return True
+    lo, hi = range_of(terms, constant)
+    return lo is not None and hi is not None and int64.min <= lo and hi <= int64.max
 
 
 def _negative(terms: Terms) -> Terms:
@@ -250,7 +271,7 @@ def _join(terms: Terms, mod: Mod, scale: int, range_of: RangeOf) -> Form | None:
         # s*(x % c) + s*c*((x // c) % m)  ->  s*(x % (c*m))
         if type(atom) is not Mod or type(atom.b) is not Const or k != scale * c or atom.b.value <= 0:
             continue
-        if operand(atom.a) == (quotient, offset):
+        if operand(atom.a) == (quotient, offset) and c * atom.b.value <= int64.max:
             joined, constant = remainder(*x, c * atom.b.value, range_of)
             return _exchange(terms, (mod, atom), joined, scale), scale * constant
     return None

@@ -316,7 +316,9 @@ class Simplifier:
             known = Comparison.of(type(expr), settled(*a, self.domain), settled(*b, self.domain))
             known = known.simplified(self.domain)
             return self._truth(self._operands(expr)) if known.holds is None else Const(known.holds, bool_)
-        found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr)
+        found = Comparison.of(type(expr), a, b).simplified(self.domain).to_expr(expr, self.domain)
+        if found is None:
+            found = self._operands(expr)
         return found if type(found) is Const else self._truth(found)
 
     def _not(self, expr: Not) -> Expr:
