@@ -103,7 +103,8 @@ _SCALED = {
 def _erf(x: Lanes) -> Lanes:
     size, small = x.abs(), _near_zero(x)
     if x.kind.bits == 32:
-        large = polynomial(size.least(3.95) - 2.5, _LARGE).least(1.0)
+        # 3.97: there and above the result is 1, which it is not a little earlier
+        large = polynomial(size.least(3.97) - 2.5, _LARGE).least(1.0)
     else:
         large = 1.0 - _complement(size.least(6.0))
     return where(size < 1.0, small, large.copysign(x))

@@ -1,0 +1,22 @@
+"""What functions tend to, they reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorc as tc
+from tensorc import te
+
+
+@pytest.mark.parametrize("mcpu", ["host", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sigmoids_end_at_their_limits(dtype, mcpu):
+    x = np.array([7.0, 100.0, np.inf] * 7, dtype)
+    X = te.placeholder(x.shape, dtype, name="X")
+    outputs = te.compute(
+        x.shape, lambda i: (te.erf(X[i]), te.erf(-X[i]), te.erfc(-X[i]), te.tanh(X[i] * 4), te.sigmoid(X[i] * 8))
+    )
+    target = tc.Target("cpu") if mcpu == "host" else tc.Target("cpu", mcpu=mcpu)
+    for found, limit in zip(tc.build([X, *outputs], target)(x), (1, -1, 2, 1, 1)):
+        assert np.array_equal(found, np.full(x.shape, limit, dtype))
