@@ -20,3 +20,17 @@ def test_sigmoids_end_at_their_limits(dtype, mcpu):
     target = tc.Target("cpu") if mcpu == "host" else tc.Target("cpu", mcpu=mcpu)
     for found, limit in zip(tc.build([X, *outputs], target)(x), (1, -1, 2, 1, 1)):
         assert np.array_equal(found, np.full(x.shape, limit, dtype))
+
+
+@pytest.mark.parametrize("mcpu", ["host", "x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fmod_of_the_largest_numbers(dtype, mcpu):
+    most = np.finfo(dtype).max
+    x = (most * (1 - np.arange(40) * np.finfo(dtype).eps)).astype(dtype)
+    y = (np.random.default_rng(0).uniform(1, 9, 40) * 10.0 ** -np.arange(40)).astype(dtype)
+    y[0] = 1e-20
+    X, Y = te.placeholder(x.shape, dtype, name="X"), te.placeholder(x.shape, dtype, name="Y")
+    target = tc.Target("cpu") if mcpu == "host" else tc.Target("cpu", mcpu=mcpu)
+    kernel = tc.build([X, Y, te.compute(x.shape, lambda i: te.fmod(X[i], Y[i]), name="F")], target)
+    for sign in (1, -1):
+        assert np.array_equal(kernel(x * sign, y), np.fmod(x * sign, y))

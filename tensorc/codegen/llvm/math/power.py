@@ -208,12 +208,10 @@ def _take_multiples(rest: Lanes, divisor: Lanes, digits: int) -> Lanes:
     shift = where(excess > 0, where(excess > most, excess.literal(most), excess), 0)
     half = shift >> 1
     unit = divisor * power_of_two(half) * power_of_two(shift - half)
-    if not rest.ctx.module.target.fma:  # two_product may overflow in between
-        large = rest > 2.0 ** (90 if rest.kind.bits == 32 else 900)
-        down = where(large, rest.literal(2.0**-30), 1.0)
-        reduced = _less_multiple(rest * down, unit * down)
-        return where(rest >= divisor, reduced * where(large, rest.literal(2.0**30), 1.0), rest)
-    return where(rest >= divisor, _less_multiple(rest, unit), rest)
+    large = rest > 2.0 ** (90 if rest.kind.bits == 32 else 900)  # a quotient rounded up, times unit, may overflow
+    down = where(large, rest.literal(2.0**-30), 1.0)
+    reduced = _less_multiple(rest * down, unit * down)
+    return where(rest >= divisor, reduced * where(large, rest.literal(2.0**30), 1.0), rest)
 
 
 def _less_multiple(rest: Lanes, unit: Lanes) -> Lanes:
