@@ -71,7 +71,8 @@ def test_close_to_numpy(name, kind, lanes):
 @pytest.mark.parametrize("target", (*IDS, "x86-64-v4", "neoverse-n1"))
 @pytest.mark.parametrize("kind", ("float32", "float64"))
 def test_nothing_is_called(kind, target):
-    names = [name for name, intrinsic in TABLE.items() if "float" in intrinsic.kinds and not intrinsic.reduces]
+    ours = [one for one in TABLE.items() if "float" in one[1].kinds and not (one[1].reduces or one[1].whole)]
+    names = [name for name, _ in ours]
 
     def everything(x):
         calls = [call(name, *[x] * TABLE[name].arity) for name in names if name != "float_bits"]
