@@ -370,3 +370,15 @@ def test_symbolic_axes_whose_positions_are_read_stay_two_loops():
     i, j = np.indices((9, 11))
     a = np.ones((9, 11), "f4")
     assert np.array_equal(kernel(a), a + (i - j))
+
+
+def test_padded_rows_of_a_fused_loop():
+    """A buffer with padding has one dimension, whatever its indices were."""
+    a = te.placeholder((2, 3), "float32", name="A")
+    b = te.compute((2, 3), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((2, 3), lambda i, j: b[i, j] * 2.0, name="C")
+    s = tc.schedule([a, c])
+    s.fuse("C.i", "C.j")
+    s.storage_align("B", "B", 0, 4, 1)
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    assert np.array_equal(tc.build(s)(x), (x + 1) * 2)

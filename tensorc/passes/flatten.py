@@ -183,6 +183,8 @@ def _joined(layout: Layout, indices: tuple[Expr, ...], at: int) -> Expr | None:
     outer, inner = indices[at], indices[at + 1] if at + 1 < len(indices) else None
     if type(outer) is not FloorDiv or type(inner) is not Mod or layout.buffer.strides is not None:
         return None
+    if len(layout.buffer.shape) != len(indices):  # padded, which is one run of places
+        return None
     n, lanes = layout.buffer.shape[at + 1], outer.dtype.lanes
     if type(n) is not Var or layout.origins[at : at + 2] != (ZERO, ZERO):
         return None
