@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tensorc.ir.expr import And, Const, Expr, Var, logical_and, logical_or
+from tensorc.ir.expr import And, Const, Expr, Var, logical_and, logical_not, logical_or
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, Let, Stmt, seq
+from tensorc.ir.stmt import Block, BlockIter, For, If, Let, Stmt, seq
 from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, substmts, uses, variables
 
 
@@ -32,7 +32,7 @@ def empty_condition(block: Block) -> Expr | None:
 def starting_loops(stmt: Stmt) -> frozenset[Var]:
     """The loops that a block in a statement starts before, should they be empty: those that reduce iterators
     are bound to. That they have an iteration is not known where it starts."""
-    found = [block for _, block in _blocks(stmt, ()) if empty_condition(block) is not None]
+    found = [block for *_, block in _blocks(stmt) if empty_condition(block) is not None]
     bindings = [it.binding for block in found for it in block.iters if it.kind == "reduce"]
     return frozenset([var for binding in bindings for var in variables(binding)])
 
@@ -41,8 +41,8 @@ def _visit(stmt: Stmt, outer: tuple[Var, ...]) -> Stmt:
     """The statement, with the starts of the blocks whose outermost reduce loop lies in it."""
     if type(stmt) is not For:
         return map_substmts(stmt, lambda inner: _visit(inner, outer))
-    found = [each for each in _blocks(stmt, ()) if _is_outermost(stmt, outer, each[1])]
-    starts = [empty_start(loops, block, block.name) for loops, block in found]
+    found = [each for each in _blocks(stmt) if _is_outermost(stmt, outer, each[2])]
+    starts = [empty_start(loops, block, block.name, conditions) for loops, conditions, block in found]
     new = map_substmts(stmt, lambda inner: _visit(inner, (*outer, stmt.var)))
     return seq(*starts, new) if starts else new
 
@@ -55,18 +55,32 @@ def _is_outermost(loop: For, outer: tuple[Var, ...], block: Block) -> bool:
     return any(uses(e, (loop.var,)) for e in reducing)
 
 
-def _blocks(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...], Block]]:
-    """The blocks in a statement, each with the loops around it from there on."""
+def _blocks(
+    stmt: Stmt, loops: tuple[For, ...] = (), conditions: tuple[Expr, ...] = ()
+) -> Iterator[tuple[tuple[For, ...], tuple[Expr, ...], Block]]:
+    """The blocks in a statement, each with the loops and the conditions around it from there on."""
     if type(stmt) is Block:
-        yield loops, stmt
+        yield loops, conditions, stmt
     if type(stmt) is For:
         loops = (*loops, stmt)
+    if type(stmt) is If:
+        yield from _blocks(stmt.then, loops, (*conditions, stmt.condition))
+        if stmt.orelse is not None:
+            yield from _blocks(stmt.orelse, loops, (*conditions, logical_not(stmt.condition)))
+        return
     for inner in substmts(stmt) if type(stmt) is not Let else ():
-        yield from _blocks(inner, loops)
+        yield from _blocks(inner, loops, conditions)
 
 
-def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable[[str], str] = str) -> Stmt:
-    """The block `name` that writes what a block under these loops starts from, where it reduces over nothing.
+def empty_start(
+    loops: tuple[For, ...],
+    block: Block,
+    name: str,
+    conditions: tuple[Expr, ...] = (),
+    fresh: Callable[[str], str] = str,
+) -> Stmt:
+    """The block `name` that writes what a block under these loops and conditions starts from, where it reduces over
+    nothing.
 
     `fresh` gives the names of its loops, which are copies of those that are not only reduced.
     """
@@ -88,7 +102,8 @@ def empty_start(loops: tuple[For, ...], block: Block, name: str, fresh: Callable
     around = [loop.var for loop in loops if loop.var not in dropped]
     if any(uses(it.extent, around) for it in block.iters if it.kind == "reduce"):
         around = []  # what tells where such a range ends depends on them, too
-    where = [c for c in _conjuncts(block.predicate) if not uses(c, dropped) or uses(c, around)]
+    held = _conjuncts(logical_and(*conditions, block.predicate))
+    where = [c for c in held if not uses(c, dropped) or uses(c, around)]
     predicate = substitute(logical_and(empty_condition(block), *where), values)
     nest: Stmt = Block(name, tuple(iters), predicate, None, substitute_stmt(block.init, new))
     for loop in reversed(kept):

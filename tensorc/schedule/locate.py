@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import NoReturn
 
 from tensorc.arith import Domain
@@ -59,6 +60,15 @@ class Place:
         """The place of a node on the path."""
         at = next(i for i, stmt in enumerate(self.path) if stmt is node)
         return Place(self.function, self.path[: at + 1])
+
+    def conditions_from(self, node: Stmt) -> tuple[Expr, ...]:
+        """The conditions of `if` statements between a node on the path and the place."""
+        inside = self.path[len(self.up_to(node).path) - 1 :]
+        return tuple([
+            stmt.condition if child is stmt.then else logical_not(stmt.condition)
+            for stmt, child in pairwise(inside)
+            if type(stmt) is If
+        ])  # fmt: skip
 
 
 def _enter(domain: Domain, stmt: Stmt, child: Stmt) -> Domain:

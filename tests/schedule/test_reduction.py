@@ -10,6 +10,7 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
+from tensorc.ir.verifier import verify
 from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, unroll, vectorize
 from tensorc.schedule.primitives.reduction import decompose_reduction
@@ -260,3 +261,26 @@ def test_vectors_and_the_start_of_a_sum_come_in_either_order():
     other.vectorize("C.k")
     other.decompose_reduction("C", "C.k")
     assert s.show() == other.show()
+
+
+@pytest.mark.parametrize("loop", ("C.r", "C.i.1", "C.i.0"))
+def test_the_start_of_ragged_rows_stays_under_their_guard(loop):
+    """The guard of a split is an `if` there, as the range of the reduce loop is loaded for each row."""
+    function = parse("""
+function rows(L: int32[15], A: float32[15, 4], out C: float32[15])
+  for C.i.0 in 0 .. 8
+    for C.i.1 in 0 .. 2
+      if C.i.0 * 2 + C.i.1 < 15
+        for C.r in 0 .. cast(int64, L[C.i.0 * 2 + C.i.1])
+          block C
+            spatial i: 15 = C.i.0 * 2 + C.i.1
+            reduce r: cast(int64, L[C.i.0 * 2 + C.i.1]) = C.r
+            init
+              C[i] = float32(0.0)
+            C[i] = C[i] + A[i, r]
+""")
+    changed, _ = decompose_reduction(function, "C", loop)
+    verify(changed)
+    lengths = np.arange(15, dtype="i4") % 5
+    values = np.arange(60, dtype="f4").reshape(15, 4)
+    assert np.array_equal(interpret(changed, lengths, values), [row[:n].sum() for row, n in zip(values, lengths)])

@@ -55,7 +55,7 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
                 each.var.name,
             )
     name = fresh_block(function, f"{block}_init")
-    new = _init_nest(place, name, copied, dropped, place.up_to(at).domain())
+    new = _init_nest(place, name, at, copied, dropped)
     outside = len(place.loops) - (len(inner) if dropped else 0)
     function = _with_empty_start(insert_before(place.up_to(at), new), block, outside)
     return _without_init(function, block), name
@@ -118,8 +118,9 @@ def _sorted_loops(place: Place, inner: Sequence[For]) -> tuple[list[For], dict[V
     return [loop for loop in inner if loop.var not in dropped], dropped
 
 
-def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: Domain) -> Stmt:
+def _init_nest(place: Place, name: str, at: For, copied: Sequence[For], dropped) -> Stmt:
     node: Block = place.node
+    domain = place.up_to(at).domain()
     taken = loop_names(place.function)
     values: dict[Var, Expr] = dict(dropped)
     loops: list[For] = []
@@ -130,7 +131,7 @@ def _init_nest(place: Place, name: str, copied: Sequence[For], dropped, domain: 
         loops.append(For(var, start, extent, loop.kind, node, loop.annotations))
         values[loop.var] = var
         domain = domain.bind(var, start, extent)
-    predicate = substitute(_without_reduced(place, dropped), values)
+    predicate = substitute(_without_reduced(place, at, dropped), values)
     nest: Stmt = _init_block(node, name, values, simplify(predicate, domain), domain)
     for loop in reversed(loops):
         nest = For(loop.var, loop.start, loop.extent, loop.kind, nest, loop.annotations)
@@ -154,7 +155,8 @@ def _with_empty_start(function: Function, block: str, outside: int) -> Function:
                 taken.add(new := fresh(_renamed(loop, block, name), taken))  # noqa: B023 - it is called at once
                 return new
 
-            nest = empty_start(place.loops[at:], node, name, renamed)
+            conditions = place.conditions_from(each)
+            nest = empty_start(place.loops[at:], node, name, conditions, renamed)
             return insert_before(place.up_to(each), nest)
     return function
 
@@ -163,12 +165,14 @@ def _renamed(loop: str, block: str, new: str) -> str:
     return f"{new}.{loop[len(block) + 1 :]}" if loop.startswith(f"{block}.") else f"{new}.{loop}"
 
 
-def _without_reduced(place: Place, dropped) -> Expr:
-    """The predicate of a block but for what tells where the reduction ends: its start is before.
+def _without_reduced(place: Place, at: For, dropped) -> Expr:
+    """The predicate of a block, and the conditions around it from `at` inward, but for what tells where
+    the reduction ends: its start is before.
 
     Where that depends on loops that stay, it is what holds at the start of a range that is not empty.
     """
-    node, domain = place.node, place.domain()
+    node, conditions = place.node, place.conditions_from(at)
+    domain = place.up_to(at).domain() if conditions else place.domain()
     spatial = [it.binding for it in node.iters if it.kind == "spatial"]
     around = {var for binding in spatial for var in variables(binding)}
     for it in node.iters:
@@ -178,7 +182,8 @@ def _without_reduced(place: Place, dropped) -> Expr:
     def is_end(c: Expr) -> bool:
         return not uses(c, around) or can_prove(substitute(c, dropped), domain)
 
-    return logical_and(*[c for c in conjuncts(node.predicate) if not uses(c, dropped) or not is_end(c)])
+    held = conjuncts(logical_and(*conditions, node.predicate))
+    return logical_and(*[c for c in held if not uses(c, dropped) or not is_end(c)])
 
 
 def _init_block(node: Block, name: str, values, predicate: Expr, domain: Domain) -> Block:
