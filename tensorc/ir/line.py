@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from tensorc.dtypes import DType, int64
+from tensorc.dtypes import DType, float64, int64
 from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
@@ -78,6 +78,8 @@ class Line:
         self.row = number
         self.indent = start
         self.at = 0
+        self.adopts = False
+        self.loose: list[Const] = []  # numbers with a point that have no dtype yet
         self.scope = Scope({}, {})
         self.tokens: list[tuple[str, str]] = []  # kind and text
         text = text.rstrip()
@@ -181,7 +183,7 @@ class Line:
                 return left
             cls, own = infix
             self.at += 1
-            left = self.checked(cls(left, self.expr(own + 1)))
+            left = self.checked(cls(*self.alike(left, self.expr(own + 1))))
             following = _INFIX.get(self.tokens[self.at][1])
             if own == COMPARISON and following is not None and following[1] == COMPARISON:
                 self.fail("comparisons do not chain; put one of them in parentheses")
@@ -195,7 +197,7 @@ class Line:
         if self.accept("-"):
             if self.tokens[self.at][0] == "number":
                 self.at -= 1
-                return self.int64()
+                return self.bare()
             return self.checked(Neg(self.prefix(LEVEL[Neg])))
         return self.atom()
 
@@ -205,10 +207,31 @@ class Line:
             self.fail(f"the literal {value} does not fit int64")
         return index(value)
 
+    def bare(self) -> Const:
+        if self.adopts and not self.ahead(self.tokens[self.at][1] == "-").isdigit():
+            self.loose.append(const(self.number(), float64))
+            return self.loose[-1]
+        return self.int64()
+
+    def alike(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """Two operands; where numbers adopt dtypes, one of them that of the other."""
+        if not self.adopts or a.dtype == b.dtype:
+            return a, b
+        return self.adopted(a, b), self.adopted(b, a)
+
+    def adopted(self, e: Expr, beside: Expr) -> Expr:
+        is_bare = type(e) is Const and (e.dtype is int64 or any(e is each for each in self.loose))
+        if not is_bare or beside.dtype.is_bool or (type(beside) is Const and e.dtype is float64):
+            return e
+        try:
+            return const(e.value, beside.dtype)
+        except ExpressionError as error:
+            self.fail(str(error))
+
     def atom(self) -> Expr:
         kind, text = self.tokens[self.at]
         if kind == "number":
-            return self.int64()
+            return self.bare()
         if self.accept("("):
             inner = self.expr()
             self.expect(")")

@@ -46,9 +46,11 @@ def parse(text: str) -> Function:
     return _Parser(text).function()
 
 
-def parse_expr(text: str, names: Mapping[str, Var | Buffer]) -> Expr:
-    """The expression that a text shows, over these names; raises as `parse` does."""
+def parse_expr(text: str, names: Mapping[str, Var | Buffer], adopts: bool = False) -> Expr:
+    """The expression that a text shows, over these names; raises as `parse` does. Where numbers
+    adopt dtypes, each has that of the operand beside it, as in expressions of Python."""
     line = Line(1, text, 0)
+    line.adopts = adopts
     line.scope = Scope(
         {name: thing for name, thing in names.items() if isinstance(thing, Var)},
         {name: thing for name, thing in names.items() if isinstance(thing, Buffer)},

@@ -17,6 +17,7 @@ from tensorc.schedule.listing import Listing, after_step
 from tensorc.schedule.locate import (
     all_blocks,
     all_loops,
+    block_names,
     constant,
     find_block,
     find_loop,
@@ -394,7 +395,7 @@ class Schedule:
 
     def _explain_gone(self, primitive: str, args: tuple[Any, ...], error: ScheduleError) -> None:
         """Say it if a step was refused since an earlier one has replaced its loop."""
-        there = {loop.var.name for loop in all_loops(self.function)}
+        there = {loop.var.name for loop in all_loops(self.function)} | block_names(self.function)
         for name in _loops_in(primitive, args) if isinstance(args, tuple) else ():
             for step in self.trace.steps if name not in there else ():
                 if step.primitive in ("split", "fuse", "merge", "loop_partition") and name in _loops_in(
@@ -444,6 +445,6 @@ def _loops_in(primitive: str, args: tuple[Any, ...]) -> list[str]:
     for (_, kind), value in zip(PRIMITIVES[primitive].arguments, args):
         if kind == "loops":
             found.extend(value)
-        elif kind == "loop":
+        elif kind in ("loop", "place"):
             found.append(value)
     return found

@@ -146,6 +146,22 @@ def test_a_loop_that_is_gone_is_explained():
     assert "    for C.k.0 in 0 .. 4" in caught.value.nest and caught.value.nest.count("^" * 5) == 2
 
 
+def test_a_loop_that_is_gone_is_explained_where_a_block_might_stand():
+    s = Schedule(matmul())
+    s.split("C.j", (None, 4))
+    for step in (
+        lambda: s.stage("C.j", "A"),
+        lambda: s.tensorize("C.j", "dot.4.float32"),
+        lambda: s.prefetch("C.j", "B"),
+        lambda: s.add_unit_loop("C.j"),
+        lambda: s.annotate("C.j", "note", 1),
+    ):
+        with pytest.raises(ScheduleError, match=r"loop 'C.j' is gone, split\(loop='C.j'"):
+            step()
+    with pytest.raises(ScheduleError, match="no loop is named 'C.z'"):
+        s.stage("C.z", "A")
+
+
 def test_names_are_suggested():
     with pytest.raises(ScheduleError, match="no block is named 'c'; there are C"):
         Schedule(matmul()).block("c")

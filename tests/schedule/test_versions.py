@@ -228,6 +228,29 @@ def test_what_specialize_refuses():
     )
 
 
+def test_numbers_of_a_condition_adopt_the_dtype_beside_them():
+    A = te.placeholder((4,), "float32", name="A")
+    I = te.placeholder((4,), "int8", name="I")
+    C = te.compute((4,), lambda i: A[i] + te.cast(I[i], "float32"), name="C")
+    function = te.lower([A, I, C])
+    for text, shown in (
+        ("A[0] > 1", "A[0] > float32(1.0)"),
+        ("-1.5 < A[0] * 2", "float32(-1.5) < A[0] * float32(2.0)"),
+        ("I[0] % 2 == -1 or 0.25 >= A[3]", "I[0] % int8(2) == int8(-1) or float32(0.25) >= A[3]"),
+    ):
+        changed, _ = specialize(function, text)
+        assert f"if {shown}\n" in show(changed)
+        assert_same(function, changed)
+    for text, problem in (
+        ("I[0] == 300", "literal 300 does not fit int8, which holds -128 to 127"),
+        ("I[0] == 1.5", "literal 1.5 is no int8: cast one of the operands"),
+        ("A[0] == float64(1.0)", "the operands of == are float32 and float64"),
+    ):
+        assert refused(specialize, function, text) == (
+            f"specialize({text}): {problem}; it may read A, I"
+        )
+
+
 def test_a_number_for_an_extent_stands_in_the_version():
     function, _ = specialize(te.lower(stages()), "n * 2 == 128 and n > 3")
     assert body(function).startswith(lines("""

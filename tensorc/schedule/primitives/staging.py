@@ -22,7 +22,7 @@ from tensorc.schedule.legality import (
 )
 from tensorc.schedule.locate import (
     Place,
-    all_loops,
+    block_names,
     block_places,
     find_block,
     find_loop,
@@ -100,8 +100,9 @@ def stage(
 
 
 def _find(function: Function, name: str) -> Place:
-    loops = {loop.var.name for loop in all_loops(function)}
-    return (find_loop if name in loops else find_block)(function, name)
+    if name not in block_names(function) or name in loop_names(function):
+        return find_loop(function, name)
+    return find_block(function, name)
 
 
 def _name(place: Place) -> str:

@@ -269,7 +269,7 @@ def _condition(function: Function, condition: str | Expr) -> Expr:
     names.update({buffer.name: buffer for buffer in inputs if buffer.name not in names})
     known = f"it may read {', '.join(names)}" if names else "there is nothing that it may read"
     try:
-        test = parse_expr(text, names)
+        test = parse_expr(text, names, adopts=True)
     except ExpressionError as error:
         problem = str(error).removeprefix("line 1: ")
         refuse(function, f"specialize({text}): {problem}; {known}")
