@@ -220,8 +220,9 @@ class Line:
         return self.adopted(a, b), self.adopted(b, a)
 
     def adopted(self, e: Expr, beside: Expr) -> Expr:
-        is_bare = type(e) is Const and (e.dtype is int64 or any(e is each for each in self.loose))
-        if not is_bare or beside.dtype.is_bool or (type(beside) is Const and e.dtype is float64):
+        if type(e) is not Const or beside.dtype.is_bool or (type(beside) is Const and e.dtype is float64):
+            return e
+        if e.dtype is not int64 and not any([e is each for each in self.loose]):
             return e
         try:
             return const(e.value, beside.dtype)
