@@ -288,6 +288,8 @@ def _of_two(name: str, a: Value, b: Value, dtype: DType) -> Value:
         return Value(value, np.where(is_exact, 0, UNKNOWN))
     if name in ("hypot", "logaddexp"):  # they change no more than their operands do
         error = a.error + b.error + _ulps(name, value, dtype)
+        if name == "logaddexp":  # a sum of the greater operand and a logarithm, which may cancel
+            error = error + limits(dtype).eps * np.where(np.isfinite(value), np.maximum(abs(a.value), abs(b.value)), 0)
         return Value(value, np.where(is_exact | np.isfinite(value), error, UNKNOWN))
     is_zero = (a.value == 0) & ((b.value < 0) | (b.value == 0))
     return Value(value, np.where(is_exact & ~is_zero, _ulps(name, value, dtype), UNKNOWN))

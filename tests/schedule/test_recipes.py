@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tensorc as tc
 from tensorc import te
 from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
@@ -346,3 +347,15 @@ def test_rows_that_share_an_operand_are_reduced_side_by_side():
     assert [alone.extent(loop) for loop in alone.loops("y")] == [20, 11, 64]
     sums = schedule_function(te.lower(row_sum(20, 700)), TARGETS[2], 1)  # nothing is shared here
     assert [sums.extent(loop) for loop in sums.loops("S")] == [20, 11, 64]
+
+
+def test_a_contraction_of_the_states_of_a_scan():
+    """Several blocks write the states, so that they are read as they are."""
+    first, rest = te.placeholder((6, 2), "float16", name="F"), te.placeholder((6, 9), "float16", name="R")
+    state = te.placeholder((6, 9), "float16", name="S")
+    states = te.scan(first, te.compute((6, 9), lambda i, t: state[i, t - 1] + rest[i, t], name="step"), state, axis=1)
+    b, k = te.placeholder((9, 40), "float16", name="B"), te.reduce_axis(9, name="k")
+    c = te.compute((6, 40), lambda i, j: te.sum(states[i, k] * b[k, j], axis=k), name="C")
+    kernel = tc.build([first, rest, b, c])
+    x, y, z = np.ones((6, 2), "f2"), np.ones((6, 9), "f2"), np.ones((9, 40), "f2")
+    assert np.array_equal(kernel(x, y, z), np.full((6, 40), 1 + sum(range(1, 9)), "f2"))

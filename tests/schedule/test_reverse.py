@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
+from tensorc.ir.verifier import verify
 from tensorc.schedule.primitives.inlining import reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
@@ -276,3 +279,23 @@ def test_what_reverse_compute_inline_refuses():
         "reverse_compute_inline(block 'C'): it reads 'T' under a condition, so that some of its "
         "elements come from no element of that"
     )
+
+
+def test_what_tells_a_place_is_loaded_only_where_there_is_one():
+    function = parse("""
+function take(A: int32[2], out C: float32[2])
+  alloc T: float32[1, 5]
+  for T.i in 0 .. 1
+    for T.k in 0 .. 5
+      block T
+        spatial i: 1 = T.i
+        spatial k: 5 = T.k
+        T[i, k] = cast(float32, k)
+  for C.i in 0 .. 2
+    block C
+      spatial i: 2 = C.i
+      C[i] = T[cast(int64, A[i]), i * 2]
+""")
+    changed = reverse_compute_inline(function, "C")
+    verify(changed)
+    assert interpret(changed, np.zeros(2, "i4")).tolist() == [0.0, 2.0]

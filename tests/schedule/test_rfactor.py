@@ -173,3 +173,32 @@ function copy(A: float32[8], out C: float32[8])
     assert refused(rfactor, function, "C.i") == (
         "rfactor(loop 'C.i'): block 'C' reduces nothing"
     )
+
+
+def test_a_range_that_depends_on_a_spatial_loop():
+    function = parse("""
+function rest(A: float32[3], out C: float32[3])
+  for C.j in 0 .. 3
+    for C.k in 0 .. 3
+      block C
+        spatial j: 3 = C.j
+        reduce k: 3 - C.j = C.k
+        where C.k < 3 - C.j
+        init
+          C[j] = float32(0.0)
+        C[j] = C[j] + A[k]
+""")
+    assert "its predicate ties reduce loops to spatial ones" in refused(rfactor, function, "C.k", 0)
+    one = parse("""
+function rest(A: float32[1], out C: float32[1])
+  for C.j in 0 .. 1
+    for C.k in 0 .. 1
+      block C
+        spatial j: 1 = C.j
+        reduce k: 1 - C.j = C.k
+        init
+          C[j] = float32(0.0)
+        C[j] = C[j] + A[k]
+""")
+    changed, _ = rfactor(one, "C.k", 0)
+    assert_same(one, changed)

@@ -19,7 +19,7 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, If, Stmt, Store
-from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute, substmts, variables
+from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute, substmts, variables, walk_expr
 from tensorc.schedule.dependence import common_sequence, position
 from tensorc.schedule.legality import loaded, stored
 from tensorc.schedule.locate import Place, blocks_below, find_block, refuse, remove, replace
@@ -87,8 +87,7 @@ def reverse_compute_inline(function: Function, block: str) -> Function:
 
     value = simplify(rewrite(substitute(store.value, values), on_load), domain)
     body: Stmt = Store(store.buffer, tuple(new), value)
-    inside = _inside(place.node, indices, values, made, domain)
-    if not is_const(inside, True):
+    for inside in _inside(place.node, indices, values, made, domain):
         body = If(inside, body)
     notes = tuple(sorted({**dict(node.annotations), **dict(place.node.annotations)}.items()))
     function = replace(source, Block(node.name, node.iters, node.predicate, None, body, notes))
@@ -228,15 +227,19 @@ def _solved(
 
 def _inside(
     block: Block, indices: tuple[Expr, ...], values: dict[Var, Expr], made: Store, domain: Domain
-) -> Expr:
-    """Where an element that the producer makes is one that the block reads."""
+) -> tuple[Expr, ...]:
+    """Where an element that the producer makes is one that the block reads: what is loaded from data to
+    tell, and what tells that there is such a place."""
     conditions: list[Expr] = []
     for it in block.iters:
         value = values[it.var]
         conditions += [value >= 0, value < it.extent]
     for mine, its in zip(indices, made.indices):
         conditions.append(eq(substitute(mine, values), its))
-    return logical_and(*[c for c in [simplify(c, domain) for c in conditions] if not is_const(c, True)])
+    held = [c for c in [simplify(c, domain) for c in conditions] if not is_const(c, True)]
+    loading = [c for c in held if any(type(e) is Load for e in walk_expr(c))]
+    parts = loading, [c for c in held if c not in loading]
+    return tuple([logical_and(*part) for part in parts if part])
 
 
 def _single_store(function: Function, block: Block) -> Store:

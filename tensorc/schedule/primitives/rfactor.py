@@ -141,6 +141,10 @@ def _reduce_loops(step: str, place: Place, at: For, nest: Sequence[For]) -> tupl
             deny(loop, "does not start at 0")
         if any(uses(loop.extent, (each.var,)) for each in place.loops):
             deny(loop, "has a range that depends on another loop")
+    own = [it.binding for it in node.iters if it.kind == "spatial"]
+    for it in node.iters:
+        if it.kind == "reduce" and any(uses(it.extent, (e.var,)) and e.var not in own for e in place.loops):
+            deny(at, f"reduces over {it.var.name!r}, whose range depends on a loop that is no iterator of the block")
     if any(it.kind == "ordered" for it in node.iters):
         deny(at, f"lies around block {node.name!r}, which has ordered iterators")
     for loop in nest:
@@ -207,7 +211,8 @@ def _partial_block(
                 limits,
                 *[c for c in (value >= 0, value < it.extent) if not can_prove(c, domain)],
             )
-    guard = simplify(substitute(limits, loops), domain)
+    ours = {old.binding: new.var for old, new in zip(spatial, iters) if type(old.binding) is Var}
+    guard = simplify(substitute(limits, {**ours, **loops}), domain)
     terms = [_guarded(substitute(t, values), c, guard) for t, c in zip(update.terms, update.identities)]
     elements = [
         _element(e, buffer, axis, loops[at.var], values)

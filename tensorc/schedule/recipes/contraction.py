@@ -15,7 +15,7 @@ from tensorc.errors import ScheduleError
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import share, worth_threads
-from tensorc.schedule.schedule import LoopRef, Schedule
+from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
 VECTOR_LOAD = 0.2  # of a cycle that loading a vector of the panel takes from the multiply-adds beside it
@@ -153,9 +153,20 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     s.decompose_reduction(block, reduce[0])
 
 
+def _copied(s: Schedule, block: str, access: Access) -> BlockRef | None:
+    """A copy of an operand; None where not all of it is known to be written, such as the states of a scan, which
+    several blocks write."""
+    try:
+        return s.cache_read(block, access.buffer, dtype=access.wide)
+    except ScheduleError:
+        return None
+
+
 def _convert(s: Schedule, block: str, plan: Plan, access: Access) -> None:
     """Read a copy of an operand in the type that it is computed in."""
-    copy = s.cache_read(block, access.buffer, dtype=access.wide)
+    copy = _copied(s, block, access)
+    if copy is None:
+        return
     *outer, last = s.loops(copy)
     rest, lane = s.split(last, factors=(None, plan.lanes))
     s.vectorize(lane)
@@ -167,7 +178,9 @@ def _pack(s: Schedule, block: str, plan: Plan, packed: Access, place: LoopRef | 
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
     dim = packed.plain.index(plan.column)
-    copy = s.cache_read(block, packed.buffer, dtype=packed.wide)
+    copy = _copied(s, block, packed)
+    if copy is None:
+        return
 
     def panels(*indices):
         rest = indices[:dim] + indices[dim + 1 :]
