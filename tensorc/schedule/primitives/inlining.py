@@ -19,7 +19,17 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, If, Stmt, Store
-from tensorc.ir.walk import all_exprs, children, map_exprs, map_substmts, rewrite, substitute, substmts, variables, walk_expr
+from tensorc.ir.walk import (
+    all_exprs,
+    children,
+    map_exprs,
+    map_substmts,
+    rewrite,
+    substitute,
+    substmts,
+    variables,
+    walk_expr,
+)
 from tensorc.schedule.dependence import common_sequence, position
 from tensorc.schedule.legality import loaded, stored
 from tensorc.schedule.locate import Place, blocks_below, find_block, refuse, remove, replace
