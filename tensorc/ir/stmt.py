@@ -10,6 +10,7 @@ from tensorc.ir.expr import Buffer, Call, Expr, Node, Var, node
 LoopKind = Literal["serial", "parallel", "vectorized", "unrolled", "thread"]
 IterKind = Literal["spatial", "reduce", "ordered"]
 LOOP_KINDS: tuple[LoopKind, ...] = ("serial", "parallel", "vectorized", "unrolled", "thread")
+THREAD_AXES = tuple([f"{of}.{axis}" for of in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"])
 MOST_PLACES = 14  # numbers that a failed check may report besides its value
 ITER_KINDS: tuple[IterKind, ...] = ("spatial", "reduce", "ordered")
 PREFETCH = "prefetch."  # begins the annotation of a loop; the name of a buffer follows

@@ -43,6 +43,7 @@ from tensorc.ir.stmt import (
     ITER_KINDS,
     LOOP_KINDS,
     MOST_PLACES,
+    THREAD_AXES,
     Alloc,
     Barrier,
     Block,
@@ -65,9 +66,6 @@ __all__ = ["expr_problem", "verify"]
 Stage = Literal["nest", "flat"]
 SCOPES = ("global", "local", "shared", "warp", "fragment")
 BARRIER_SCOPES = ("global", "shared", "warp")
-THREAD_AXES = frozenset(
-    f"{of}.{axis}" for of in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"
-)
 
 _INTEGER_ONLY = frozenset((FloorDiv, Mod, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight))
 _LOGIC = frozenset((And, Or))
@@ -389,6 +387,7 @@ class _Verifier:
             self.fail(
                 "the annotation 'thread' of a thread loop must name its axis, such as 'threadIdx.x'"
             )
+        self.axis_once(s)
         self.bind(s.var)
         if self.flat:
             self.flat_loop(s)
@@ -398,6 +397,12 @@ class _Verifier:
         self.stmt(s.body)
         self.loops.pop()
         self.visible.discard(s.var)
+
+    def axis_once(self, s: For) -> None:
+        axis = annotation(s, "thread") if s.kind == "thread" else None
+        for loop in self.loops if axis is not None else ():
+            if loop.kind == "thread" and annotation(loop, "thread") == axis:
+                self.fail(f"it lies in loop {loop.var.name!r} of the same thread axis, {axis}")
 
     def flat_loop(self, s: For) -> None:
         if s.kind == "vectorized":

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tensorc.ir.function import Function
 from tensorc.ir.verifier import verify
 from tensorc.passes.accumulate import promote_accumulators
+from tensorc.passes.bindings import unbind_threads
 from tensorc.passes.blocks import lower_blocks
 from tensorc.passes.interior import split_interiors
 from tensorc.passes.lanes import reduce_in_lanes
@@ -21,6 +22,7 @@ from tensorc.target import Target
 
 Pass = Callable[[Function], Function]
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("bindings", unbind_threads),
     ("lanes", reduce_in_lanes),
     ("blocks", lower_blocks),
     ("partition", partition_loops),

@@ -58,6 +58,8 @@ from tensorc.schedule.locate import (
 )  # fmt: skip
 from tensorc.schedule.regions import Span, clamp, relax, stores_always
 
+CONCURRENT = ("parallel", "thread")  # kinds of loops whose iterations run side by side, in no vectors
+
 
 @dataclass(frozen=True, slots=True)
 class Touch:
@@ -615,11 +617,12 @@ def _actions(stmt: Stmt) -> Iterator[Stmt]:
 
 def _check_kinds(step: str, place: Place, order: Sequence[For]) -> None:
     kinds = [loop.kind for loop in order]
-    if "vectorized" in kinds and "parallel" in kinds[kinds.index("vectorized") :]:
+    inner = kinds[kinds.index("vectorized") :] if "vectorized" in kinds else []
+    concurrent = next((kind for kind in inner if kind in CONCURRENT), None)
+    if concurrent is not None:
         outer = order[kinds.index("vectorized")].var.name
-        refuse(
-            place.function, f"{step}: a parallel loop would lie in the vectorized {outer!r}", outer
-        )
+        message = f"a {concurrent} loop would lie in the vectorized {outer!r}"
+        refuse(place.function, f"{step}: {message}", outer)
 
 
 def _swapped(segment: Sequence[For], order: Sequence[For]) -> tuple[tuple[For, For], ...]:

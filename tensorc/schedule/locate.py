@@ -14,7 +14,7 @@ from tensorc.ir.empty import starting_loops
 from tensorc.ir.expr import Const, Expr, Var, index, is_const, logical_not, maximum
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, seq
+from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, annotation, seq
 from tensorc.ir.walk import map_substmts, substmts, walk
 from tensorc.schedule.listing import of_refusal
 
@@ -330,6 +330,11 @@ def restated(message: str, error: Exception, function: Function | None = None) -
         return new
     new.nest, new.__notes__ = getattr(error, "nest", ""), list(getattr(error, "__notes__", []))
     return new
+
+
+def kind_text(loop: For) -> str:
+    """The kind of a loop as sentences name it: "parallel", or "bound to threadIdx.x"."""
+    return f"bound to {annotation(loop, 'thread')}" if loop.kind == "thread" else loop.kind
 
 
 def refuse(function: Function, message: str, mark: str | None = None) -> NoReturn:

@@ -193,6 +193,11 @@ class Schedule:
         """Repeat the body of a loop instead of looping. See `primitives.loops.unroll`."""
         self.perform("unroll", (self._name(loop, LoopRef),))
 
+    def bind(self, loop: LoopRef | str, thread_axis: str) -> None:
+        """Bind a loop to an axis of hardware threads, such as "threadIdx.x". See
+        `primitives.binding`."""
+        self.perform("bind", (self._name(loop, LoopRef), thread_axis))
+
     def prefetch(self, place: LoopRef | BlockRef | str, buffer, offset: int = 1) -> None:
         """Ask for what a loop, or that around a block, will read of a buffer some iterations later.
         See `primitives.memory`."""

@@ -30,6 +30,7 @@ from tensorc.schedule.primitives.annotations import (
     reorder_block_iters,
     unannotate,
 )
+from tensorc.schedule.primitives.binding import bind
 from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.caching import cache_read, cache_write
 from tensorc.schedule.primitives.domains import transform_block_layout
@@ -103,6 +104,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
     "parallel": Primitive(parallel, (("loop", "loop"),)),
     "vectorize": Primitive(vectorize, (("loop", "loop"),)),
     "unroll": Primitive(unroll, (("loop", "loop"),)),
+    "bind": Primitive(bind, (("loop", "loop"), ("thread_axis", "word"))),
     "prefetch": Primitive(
         prefetch,
         (("place", "place"), ("buffer", "buffer"), ("offset", "number")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tensorc.ir.stmt import For
+from tensorc.ir.stmt import THREAD_AXES, For
 from tensorc.ir.walk import uses
 from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, all_loops, find_block
@@ -12,7 +12,7 @@ from tests.fuzz.looks import inner, is_spatial, loops_of_kind, node, reads
 
 TAILS = ("auto", "guard", "mask", "shift", "shift", "cut")
 MOST_COPIES = 32  # that unrolled loops make of a body
-KINDS = ("vectorize", "parallel", "unroll")
+KINDS = ("vectorize", "parallel", "unroll", "bind")
 
 
 def split(s: Schedule, rng: random.Random, block, loops):
@@ -72,6 +72,10 @@ def vectorize(s: Schedule, rng: random.Random, block, loops):
 
 def parallel(s: Schedule, rng: random.Random, block, loops):
     return "parallel", (rng.choice((loops[0], rng.choice(loops))),)
+
+
+def bind(s: Schedule, rng: random.Random, block, loops):
+    return "bind", (rng.choice((loops[0], rng.choice(loops))), rng.choice(THREAD_AXES))
 
 
 def add_unit_loop(s: Schedule, rng: random.Random, block, loops):
@@ -164,7 +168,7 @@ def stream(s: Schedule, rng: random.Random, block, loops):
 
 MAKERS = {
     "split": (12, split), "reorder": (5, reorder), "fuse": (5, fuse), "unroll": (4, unroll),
-    "vectorize": (6, vectorize), "parallel": (5, parallel), "add_unit_loop": (2, add_unit_loop),
+    "vectorize": (6, vectorize), "parallel": (5, parallel), "bind": (6, bind), "add_unit_loop": (2, add_unit_loop),
     "annotate": (2, annotate), "unannotate": (2, unannotate),
     "decompose_reduction": (6, decompose_reduction), "rfactor": (6, rfactor),
     "compute_at": (6, compute_at), "reverse_compute_at": (5, reverse_compute_at),

@@ -19,6 +19,7 @@ from tests.fuzz import data_steps, loop_steps, nests
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 DRAWS = 30
+UNDO = 0.04  # of the plans, after which some steps are taken back
 MOST_INSTANCES = 8000  # of all blocks, those that a tail skips included
 # What is rarely legal later on, when nests are no longer as they were lowered.
 FIRST = ("rolling_buffer", "decompose_padding", "pad_einsum", "reverse_compute_inline", "split")
@@ -41,6 +42,7 @@ def random_steps(
     """Try random steps on a schedule, one after the other: `count` plans of one step or some that
     need one another. Loops get kinds in the later half. `scalars` are the values of variables."""
     tried: Counter[str] = Counter()
+    seen = [s.show()]  # before the first step here, and after each
     for number in range(count):
         for primitive, args in _plan(s, rng, tried, 2 * number < count):
             attempt = _try(s, primitive, args, scalars)
@@ -50,6 +52,16 @@ def random_steps(
             yield attempt
             if not attempt.is_accepted:
                 break
+            seen.append(s.show())
+        if rng.random() < UNDO and len(seen) > 1:
+            yield _undo(s, rng.randint(1, min(3, len(seen) - 1)), seen)
+
+
+def _undo(s: Schedule, steps: int, seen: list[str]) -> Attempt:
+    """Take steps back, and look whether the nest is as it was then."""
+    s.undo(steps)
+    del seen[-steps:]
+    return Attempt("undo", True, "" if s.show() == seen[-1] else "undo made another nest than there was")
 
 
 def _try(s: Schedule, primitive: str, args: tuple, scalars: Mapping[str, int]) -> Attempt | None:

@@ -20,6 +20,7 @@ from tensorc.schedule.locate import (
     find_loop,
     fresh,
     fresh_block,
+    kind_text,
     loop_names,
     refuse,
     replace,
@@ -103,7 +104,7 @@ def _check_loops(place: Place, loops: Sequence[For], step: str, advice: str) -> 
     for each in loops:
         name = each.var.name
         if each.kind != "serial":
-            reason = f"loop {name!r} is {each.kind}; do this while it is serial"
+            reason = f"loop {name!r} is {kind_text(each)}; do this while it is serial"
             refuse(function, f"{step}: {reason}", name)
         if constant(each.extent) in (None, 0) or not starts_at_zero(each):
             refuse(function, f"{step}: the range of loop {name!r} is not constant", name)

@@ -21,6 +21,7 @@ from tensorc.schedule.locate import (
     Place,
     find_block,
     fresh,
+    kind_text,
     loop_names,
     loops_below,
     refuse,
@@ -111,7 +112,7 @@ def own_loops(place: Place, step: str) -> tuple[For, ...]:
             reason = f"the loop does not run over the whole iterator {it.var.name!r}"
             refuse(function, f"{step}: {reason}", loop.var.name)
         if loop.kind != "serial":
-            reason = f"loop {loop.var.name!r} is {loop.kind}; do this while it is serial"
+            reason = f"loop {loop.var.name!r} is {kind_text(loop)}; do this while it is serial"
             refuse(function, f"{step}: {reason}", loop.var.name)
         if any(uses(loop.extent, (other.var,)) for other in loops_below(path[0])):
             reason = f"the extent of its iterator {it.var.name!r} depends on other iterators"

@@ -55,6 +55,7 @@ from tensorc.schedule.locate import (
     constant,
     find_loop,
     fresh,
+    kind_text,
     loop_names,
     refuse,
     replace,
@@ -127,7 +128,7 @@ def check_plain_loop(step: str, place: Place) -> None:
     if node.kind != "serial":
         refuse(
             place.function,
-            f"{step}: the loop is {node.kind}; only serial loops can be",
+            f"{step}: the loop is {kind_text(node)}; only serial loops can be",
             node.var.name,
         )
     if not starts_at_zero(node):
@@ -474,29 +475,35 @@ def parallel(function: Function, loop: str) -> Function:
     place = find_loop(function, loop)
     if place.node.kind == "parallel":
         return function
-    _check_serial(step, place)
+    check_serial(step, place)
     outer = next((each for each in place.loops if each.kind == "vectorized"), None)
     if outer is not None:
         refuse(function, f"{step}: it lies in the vectorized loop {outer.var.name!r}", loop)
     places = block_places(place)
-    _check_iterators(step, place, places)
+    check_iterators(step, place, places)
     check_iterations_apart(step, place, places)
     return _with_kind(place, "parallel")
 
 
-def _check_serial(step: str, place: Place) -> None:
-    if place.node.kind != "serial":
-        refuse(
-            place.function, f"{step}: the loop is {place.node.kind} already", place.node.var.name
-        )
+def check_serial(step: str, place: Place) -> None:
+    """Refuse a loop that has a kind already."""
+    node: For = place.node
+    if node.kind != "serial":
+        refuse(place.function, f"{step}: the loop is {kind_text(node)} already", node.var.name)
 
 
-def _check_iterators(step: str, place: Place, places: Sequence[Place]) -> None:
-    """Refuse a loop of reduce iterators, and one of ordered iterators whose iterations may meet."""
+def check_iterators(
+    step: str,
+    place: Place,
+    places: Sequence[Place],
+    reduced: str = "its iterations depend on one another",
+) -> None:
+    """Refuse a loop of reduce iterators, because of `reduced`, and one of ordered iterators whose
+    iterations may meet."""
     for p in places:
         for it in iters_using(p.node, place.node.var):
             if it.kind == "reduce":
-                _refuse_kind(step, place, p.node, it, "its iterations depend on one another")
+                _refuse_kind(step, place, p.node, it, reduced)
             problem = overlap(place, places) if it.kind == "ordered" else None
             if problem is not None:
                 _refuse_kind(step, place, p.node, it, problem)
@@ -528,17 +535,17 @@ def vectorize(function: Function, loop: str) -> Function:
     place = find_loop(function, loop)
     if place.node.kind == "vectorized":
         return function
-    _check_serial(step, place)
+    check_serial(step, place)
     lanes = _check_count(step, place, GREATEST_LANES, "lanes")
     if lanes < 1:
         return function
     nested = next((each for each in place.loops if each.kind == "vectorized"), None)
     nested = nested or contains_kind(place.node.body, ("vectorized", "parallel", "thread"))
     if nested is not None:
-        refuse(function, f"{step}: loop {nested.var.name!r} around or in it is {nested.kind}", loop)
+        refuse(function, f"{step}: loop {nested.var.name!r} around or in it is {kind_text(nested)}", loop)
     places = block_places(place)
     if not _is_lane_reduction(step, place, places):
-        _check_iterators(step, place, places)
+        check_iterators(step, place, places)
         check_iterations_apart(step, place, places)
     return _with_kind(place, "vectorized")
 
@@ -588,6 +595,6 @@ def unroll(function: Function, loop: str) -> Function:
     place = find_loop(function, loop)
     if place.node.kind == "unrolled":
         return function
-    _check_serial(step, place)
+    check_serial(step, place)
     _check_count(step, place, GREATEST_UNROLL, "copies")
     return _with_kind(place, "unrolled")

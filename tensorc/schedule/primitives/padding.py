@@ -34,7 +34,7 @@ from tensorc.ir.function import Function
 from tensorc.ir.reducer import identity, update_of
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
 from tensorc.ir.walk import replace_buffers, substitute, substitute_stmt, uses
-from tensorc.schedule.legality import conjuncts, is_plain, overlap
+from tensorc.schedule.legality import CONCURRENT, conjuncts, is_plain, overlap
 from tensorc.schedule.locate import (
     Place,
     block_places,
@@ -45,6 +45,7 @@ from tensorc.schedule.locate import (
     fresh_buffer,
     insert_after,
     insert_before,
+    kind_text,
     loop_names,
     refuse,
     replace,
@@ -327,7 +328,7 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     fill = _fill(function, node, loops, name, Store(store.buffer, store.indices, filler))
     changed = insert_before(find_loop(replace(at, inner), loop), fill)
     for each in at.loops:
-        if each.kind in ("parallel", "vectorized"):
+        if each.kind in (*CONCURRENT, "vectorized"):
             spread = find_loop(changed, each.var.name)
             problem = overlap(spread, block_places(spread))
             if problem is not None:
@@ -346,7 +347,7 @@ def _loops_inside(place: Place, at: For, step: str) -> tuple[For, ...]:
         refuse(function, f"{step}: the loop holds more than the block", at.var.name)
     for each in loops:
         if each.kind != "serial":
-            reason = f"loop {each.var.name!r} is {each.kind}; do this while it is serial"
+            reason = f"loop {each.var.name!r} is {kind_text(each)}; do this while it is serial"
             refuse(function, f"{step}: {reason}", each.var.name)
     return loops
 

@@ -28,6 +28,7 @@ from tensorc.schedule.locate import (
     fresh_block,
     fresh_buffer,
     insert_after,
+    kind_text,
     loop_names,
     refuse,
     replace,
@@ -130,7 +131,7 @@ def _reduce_loops(step: str, place: Place, at: For, nest: Sequence[For]) -> tupl
         told = " and ".join(sorted(kinds[at])) or "no"
         deny(at, f"is bound to {told} iterators of block {node.name!r}, not to reduce ones alone")
     if at.kind != "serial":
-        deny(at, f"is {at.kind}; only serial loops can be factored")
+        deny(at, f"is {kind_text(at)}; only serial loops can be factored")
     reducing = tuple([loop for loop in place.loops if "reduce" in kinds[loop]])
     for loop in reducing:
         if loop not in nest:

@@ -16,6 +16,7 @@ from tensorc.schedule.locate import (
     blocks_below,
     constant,
     find_block,
+    kind_text,
     refuse,
     replace,
     root_domain,
@@ -123,7 +124,7 @@ def _loop(place: Place, old: Buffer, step: str) -> Place:
         if not users:
             continue
         if loop.kind not in ("serial", "unrolled") or not starts_at_zero(loop):
-            reason = f"loop {loop.var.name!r} is {loop.kind}; its iterations must run in order"
+            reason = f"loop {loop.var.name!r} is {kind_text(loop)}; its iterations must run in order"
             refuse(function, f"{step}: {reason}", loop.var.name)
         at = place.up_to(loop)
         branch = place.path[len(at.path)]

@@ -19,6 +19,7 @@ from tensorc.schedule.locate import (
     find_block,
     find_loop,
     fresh,
+    kind_text,
     loop_names,
     refuse,
     replace,
@@ -195,7 +196,7 @@ def _chain(step: str, place: Place, shared: int) -> list[For]:
             message = f"{place.node.var.name!r} is not the only child of the loops around it"
             refuse(place.function, f"{step}: {message}", place.node.var.name)
         if node.kind != "serial":
-            message = f"loop {node.var.name!r} is {node.kind}; only serial loops can be merged"
+            message = f"loop {node.var.name!r} is {kind_text(node)}; only serial loops can be merged"
             refuse(place.function, f"{step}: {message}", node.var.name)
         if not starts_at_zero(node):
             refuse(

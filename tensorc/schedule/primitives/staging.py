@@ -13,6 +13,7 @@ from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, annotate
 from tensorc.ir.walk import replace_buffers, uses, walk
 from tensorc.schedule.legality import (
+    CONCURRENT,
     Touch,
     are_reads_covered,
     covers,
@@ -331,10 +332,10 @@ def _window_nest(
 
 
 def _check_parallel(at: Place, changed: Function, step: str) -> None:
-    """Refuse where iterations of a parallel loop around would now meet."""
+    """Refuse where iterations of a parallel or thread loop around would now meet."""
     for loop in at.loops:
-        if loop.kind == "parallel":
+        if loop.kind in CONCURRENT:
             spread = find_loop(changed, loop.var.name)
             problem = overlap(spread, block_places(spread))
             if problem is not None:
-                refuse(at.function, f"{step}: in parallel {loop.var.name!r}, {problem}", _name(at))
+                refuse(at.function, f"{step}: in {loop.kind} {loop.var.name!r}, {problem}", _name(at))
