@@ -223,3 +223,18 @@ def test_updates_and_reductions_under_guards_that_wrap():
         for kernel, args in ((count, ()), (add, (data,))):
             with pytest.raises(tc.ArgumentError, match="is outside 0..9"):
                 kernel(guarded(np.full(COUNT, number)), *args)
+
+
+def test_products_of_sizes_that_wrap():
+    """A guard on i*N tells nothing where that passes 64 bits: such sizes are refused."""
+    big = te.var("N")
+    x, e = te.placeholder((100,), name="x"), te.placeholder((0, big), "int8", name="e")
+    b = te.placeholder((n,), "int8", name="b")
+    guard = lambda i: te.all(i * big + i < 10, big >= 1, b[i] > 0)
+    y = te.compute((n,), lambda i: te.if_then_else(guard(i), x[i * big], 0.0), name="y")
+    kernel = tc.build([e, x, b, y], cache=False)
+    ones = np.ones(100, "float32")
+    flags = np.ones(9, "int8")
+    assert kernel(np.zeros((0, 3), "int8"), ones, flags).tolist() == [1.0] * 3 + [0.0] * 6
+    with pytest.raises(tc.ArgumentError, match=r"indices are past what 64 bits hold where N = 1099511627776, n = 9000"):
+        kernel(np.zeros((0, 2**40), "int8"), ones, np.ones(9000, "int8"))

@@ -28,8 +28,8 @@ from tensorc.ir.expr import (
 )  # fmt: skip
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import MOST_PLACES, Alloc, Check, For, Stmt
-from tensorc.ir.walk import children, substmts, variables, walk_expr
+from tensorc.ir.stmt import MOST_PLACES, Alloc, Check, For, Let, Stmt
+from tensorc.ir.walk import children, exprs, substitute, substmts, variables, walk_expr
 
 LIMIT = 1 << 50  # bytes that no machine has: so many are asked for where the count would not fit int64
 
@@ -108,7 +108,32 @@ def size_checks(function: Function) -> list[Stmt]:
         factors.update(dict.fromkeys([e for product in products for e in walk_expr(product) if type(e) is Var]))
     for var in sorted(factors, key=lambda var: var.name):
         checks.append(Check(var >= 0, var, f"{var.name} is {{value}}, a factor of an extent is 0 or more"))
+    names = tuple(sizes)[:MOST_PLACES]
+    places = ("{value}", *[f"{{{n}}}" for n in range(len(names))])
+    told = ", ".join([f"{var.name} = {place}" for var, place in zip(names, places)])
+    for product in _products(function.body, {}):
+        used = variables(product)
+        if used and used <= sizes.keys():
+            message = f"indices are past what 64 bits hold where {told}"
+            checks.append(Check(_most(product) <= float(LIMIT), names[0], message, names[1:]))
     return checks
+
+
+def _products(stmt: Stmt, values: dict[Var, Expr]) -> dict[Expr, None]:
+    """The products in index arithmetic, of two numbers or more that are not constant, with loops at their ends."""
+    found: dict[Expr, None] = {}
+    for root in exprs(stmt):
+        for e in walk_expr(root):
+            if type(e) is Mul and e.dtype is int64 and type(e.a) is not Const and type(e.b) is not Const:
+                found[substitute(e, values)] = None
+    match stmt:
+        case For(var, start, extent):
+            values = {**values, var: substitute(start + extent, values)}
+        case Let(var, value) if var.dtype is int64:
+            values = {**values, var: substitute(value, values)}
+    for inner in substmts(stmt):
+        found.update(_products(inner, values))
+    return found
 
 
 def _most(extent: Expr) -> Expr:
