@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.arith import LARGEST, Domain, Interval, affine, bounds, can_prove
 from tensorc.dtypes import int64
@@ -44,7 +44,7 @@ class Demand:
     """An index of an access that depends on data or a scalar, and is to be checked as the kernel runs.
 
     `guards` are the conditions under which the access is evaluated, the outermost first; `low` and
-    `high` tell which ends are not proved.
+    `high` tell which ends are not proved. `reached` says that the loops run whose iterators do not matter here.
     """
 
     load: Load
@@ -54,6 +54,7 @@ class Demand:
     low: bool
     high: bool
     axis: str = ""  # of a demand that a range from data has no more than `LARGEST` elements: its iterator
+    reached: tuple[Expr, ...] = ()
 
     @property
     def extent(self) -> Expr:
@@ -78,10 +79,9 @@ def check_accesses(stage: Tensor, scalars: Values) -> tuple[Demand, ...]:
     what = f"compute {stage.origin!r}"
     axes = [*zip(stage.axes, stage.buffer.shape)]
     sizes = _sizes(stage)
-    starts = () if stage.init is None else demands(what, [stage.init], axes, scalars, sizes=sizes)
+    starts = () if stage.init is None else demands(what, [], [stage.init], axes, scalars, sizes=sizes)
     reduced = [*zip(stage.reduce_axes, stage.reduce_extents)]
-    exprs = [*stage.reduce_extents, stage.body]
-    found = demands(what, exprs, [*axes, *reduced], scalars, sizes=sizes)
+    found = demands(what, [*stage.reduce_extents], [stage.body], [*axes, *reduced], scalars, sizes=sizes)
     return (*starts, *with_ranges(found, [*axes, *reduced]))
 
 
@@ -92,7 +92,7 @@ def with_ranges(found: Sequence[Demand], axes: Axes) -> tuple[Demand, ...]:
         loads = [e for e in walk_expr(extent) if type(e) is Load]
         if not loads or take_off(extent)[1] or can_prove(extent <= LARGEST, Domain()):
             continue
-        if any([d.high and not d.guards and affine(d.index).coefficient(var) > 0 for d in found]):
+        if any([d.high and not (d.guards or d.reached) and affine(d.index).coefficient(var) > 0 for d in found]):
             continue
         using = [at for at, d in enumerate(result) if any([uses(e, (var,)) for e in (d.index, *d.guards)])]
         at = using[0] if using else len(result)
@@ -108,7 +108,8 @@ def _sizes(stage: Tensor) -> tuple[Expr, ...]:
 
 def demands(
     what: str,
-    exprs: list[Expr],
+    ranges: list[Expr],
+    bodies: list[Expr],
     axes: Axes,
     scalars: Values,
     given: Sequence[Expr] = (),
@@ -116,7 +117,8 @@ def demands(
 ) -> tuple[Demand, ...]:
     """The accesses in expressions over `axes`, under conditions, that are to be checked at run time.
 
-    `scalars` has the variables of the function for scalar parameters, `sizes` are conditions that hold
+    `bodies` are evaluated where each of the axes has an iteration; `ranges`, which are extents of axes, also where
+    another axis has none: a schedule is free to read them before it comes to that one. `scalars` has the variables of the function for scalar parameters, `sizes` are conditions that hold
     for the call, whatever the axes.
     """
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
@@ -132,9 +134,26 @@ def demands(
     for condition in given:
         domain = domain.given(condition, loads=True)
     visitor = _Accesses(what, dict(axes))
-    for expr in exprs:
+    for expr in ranges:
         visitor.visit(substitute(expr, scalars), domain)
-    return tuple(visitor.demands)
+    first = len(visitor.demands)
+    for expr in bodies:
+        visitor.visit(substitute(expr, scalars), domain)
+    return (*visitor.demands[:first], *[_where_reached(d, axes) for d in visitor.demands[first:]])
+
+
+def _where_reached(demand: Demand, axes: Axes) -> Demand:
+    """A demand under the condition that the axes which it does not depend on are not empty."""
+    used = set().union(*map(variables, (demand.index, demand.extent, *demand.guards)))
+    reached: list[Expr] = []
+    for var, extent in reversed(axes):
+        extent = take_off(extent)[0]
+        if var not in used:
+            if can_prove(extent >= 1, Domain()):
+                continue
+            reached.append(extent >= 1)
+        used |= variables(extent)
+    return replace(demand, reached=tuple(reversed(reached)))
 
 
 class _Accesses:
@@ -293,7 +312,7 @@ def negate(condition: Expr) -> Expr:
 
 def reads_of(demand: Demand, axes: Axes, own: Collection[Buffer]) -> bool:
     """Whether an index, a condition around it, or the range of an iterator in them depends on these buffers."""
-    found = [demand.index, demand.extent, *demand.guards]
+    found = [demand.index, demand.extent, *demand.guards, *demand.reached]
     used = set().union(*map(variables, found))
     for var, extent in reversed(axes):
         if var in used:

@@ -71,7 +71,8 @@ def check_demands(
     nests: list[Stmt] = []
     buffers: list[Buffer] = []
     extents = {var: take_off(extent)[0] for var, extent in axes}
-    for group in _groups(list(demands), extents):
+    guarded = [replace(d, guards=(*d.reached, *d.guards)) for d in demands]
+    for group in _groups(guarded, extents):
         nest = _Nest(name, group, extents, starts, lowered, unique, around)
         ok, scan = nest.scan()
         nests += scan

@@ -272,8 +272,14 @@ class _Scan(Maker):
     def _demands(self, into: Nests, stage: Tensor, time: Var) -> tuple[list[Demand], list[Demand]]:
         """What is to be checked of a stage's indices: before the first step, and, of what steps compute, in each."""
         axes = _axes(stage)
-        exprs = [e for e in (stage.init, *stage.reduce_extents, stage.body) if e is not None]
-        found = demands(f"{self.what}: compute {stage.origin!r}", exprs, axes, into.scalars, self._runs(time))
+        what, runs = f"{self.what}: compute {stage.origin!r}", self._runs(time)
+        spatial = axes[: len(stage.axes)]
+        start = [] if stage.init is None else [stage.init]
+        body = [] if stage.body is None else [stage.body]
+        found = [
+            *demands(what, [], start, spatial, into.scalars, runs),
+            *demands(what, [*stage.reduce_extents], body, axes, into.scalars, runs),
+        ]
         own = {tensor.buffer for tensor in (*self.states, *[s for cell in self.cells for s in cell.stage.siblings])}
         before: list[Demand] = []
         within: list[Demand] = []

@@ -130,7 +130,7 @@ class _Update(Maker):
         starts = dict(zip(self.axes, self.starts))
         before: list[Demand] = []
         at_stores: list[Demand] = []
-        for demand in demands(self.what, [*self.extents], axes, into.scalars):
+        for demand in demands(self.what, [*self.extents], [], axes, into.scalars):
             if reads_of(demand, axes, own):
                 raise ExpressionError(
                     f"{self.what}: access {written(demand.load)} in the range of an axis has an index that depends on "
@@ -138,7 +138,7 @@ class _Update(Maker):
                 )
             before.append(demand)
         exprs: list[Expr] = [IfThenElse(self.condition, e, const(0, element.dtype)) for e in (element, self.value)]
-        for demand in demands(self.what, exprs, axes, into.scalars):
+        for demand in demands(self.what, [], exprs, axes, into.scalars):
             (at_stores if reads_of(demand, axes, own) else before).append(demand)
         checks = into.checks(name, before, axes, starts)
         into.buffers[self.tensor], source = into.buffers[self.tensors[0]], into.buffers[self.tensor]
