@@ -64,7 +64,8 @@ CONCURRENT = ("parallel", "thread")  # kinds of loops whose iterations run side 
 @dataclass(frozen=True, slots=True)
 class Touch:
     """A load or store of a block, its indices over the loops around the block and over `local`, the
-    loops and lets in its body; `domain` is what is known of the loops."""
+    loops and lets in its body; `domain` is what is known of the loops, `inner` are those in its
+    body that move the indices."""
 
     block: Place
     domain: Domain
@@ -72,6 +73,7 @@ class Touch:
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_store: bool
+    inner: tuple[For, ...] = ()
 
 
 # What a block writes that checks, and a block reads whose indices or ranges come from data: so the
@@ -221,18 +223,23 @@ def _touches(place: Place, wanted: Collection[Buffer] | None) -> Iterator[Touch]
                 yield Touch(place, domain, frozenset(), expr.buffer, expr.indices, False)
     for part in _parts(block):
         stmts = list(walk(part))
+        for stmt in stmts:
+            if type(stmt) is Block:
+                values.update({it.var: substitute(it.binding, values) for it in stmt.iters})
         local = frozenset([stmt.var for stmt in stmts if isinstance(stmt, (For, Let))])
         inside = domain
         for stmt in stmts:
             if type(stmt) is For:
                 start, extent = substitute(stmt.start, values), substitute(stmt.extent, values)
                 inside = inside.bind(stmt.var, start, extent)
-        for stmt in stmts:
-            if type(stmt) is Store and is_wanted(stmt.buffer):
-                yield Touch(place, inside, local, stmt.buffer, at(stmt.indices), True)
-        for expr in all_exprs(part):
-            if type(expr) is Load and is_wanted(expr.buffer):
-                yield Touch(place, inside, local, expr.buffer, at(expr.indices), False)
+        loops = [stmt for stmt in stmts if type(stmt) is For]
+        found = [(s.buffer, s.indices, True) for s in stmts if type(s) is Store]
+        found += [(e.buffer, e.indices, False) for e in all_exprs(part) if type(e) is Load]
+        for buffer, indices, is_store in found:
+            if is_wanted(buffer):
+                places = at(indices)
+                inner = tuple([x for x in loops if any(uses(e, (x.var,)) for e in places)])
+                yield Touch(place, inside, local, buffer, places, is_store, inner)
 
 
 def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> None:
@@ -490,7 +497,10 @@ def _runs_on_whole_domain(place: Place) -> bool:
     for it in block.iters:
         bounds_.add(simplify(it.binding < it.extent, domain))
         bounds_.add(simplify(it.binding >= 0, domain))
-    return all(part in bounds_ or is_const(part, True) for part in conjuncts(block.predicate))
+    return all(
+        part in bounds_ or is_const(part, True) or simplify(part, domain) in bounds_
+        for part in conjuncts(block.predicate)
+    )
 
 
 def simplified_predicate(block: Block, domain: Domain) -> Expr:
@@ -516,19 +526,23 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
 
 
 def _inner_loops(touch: Touch, shared: int) -> tuple[For, ...]:
-    return tuple([stmt for stmt in touch.block.path[shared + 1 : -1] if type(stmt) is For])
+    around = [stmt for stmt in touch.block.path[shared + 1 : -1] if type(stmt) is For]
+    return (*around, *touch.inner)
 
 
 def _ranges(touch: Touch, shared: int) -> tuple[Span, ...] | None:
     spans: dict[Var, Span] = {}
     domain = touch.domain
+    lets = touch.local - {loop.var for loop in touch.inner}
     for loop in _inner_loops(touch, shared):
         if uses(loop.extent, spans) or not starts_at_zero(loop):
+            return None
+        if loop.var in touch.local and not is_const(loop.extent):
             return None
         spans[loop.var] = Span(index(0), simplify(loop.extent - 1, domain))
     found = []
     for expr in touch.indices:
-        span = None if uses(expr, touch.local) else relax(expr, spans, domain)
+        span = None if uses(expr, lets) else relax(expr, spans, domain)
         if span is None:
             return None
         found.append(span)

@@ -116,6 +116,8 @@ def stores_always(block: Block, buffer: Buffer) -> bool:
                 return all(map(is_sure, substmts(stmt)))
             case For(_, _, Const(extent)) if extent > 0:
                 return is_sure(stmt.body)
+            case Block(predicate=predicate) if is_const(predicate, True):
+                return is_sure(stmt.body)
             case _:
                 return buffer not in buffers_written(stmt)
 

@@ -7,8 +7,9 @@ import pytest
 from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
+from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.caching import cache_read, cache_write
-from tensorc.schedule.primitives.loops import fuse, split
+from tensorc.schedule.primitives.loops import fuse, split, vectorize
 from tensorc.schedule.primitives.placement import compute_at
 from tests.schedule.same import assert_same
 
@@ -227,18 +228,18 @@ def test_cache_read_refuses():
     assert refusal(cache_read, MATMUL, "C", "C") == (
         "cache_read(block 'C', buffer 'C'): the block writes 'C' itself; use cache_write"
     )
-    shared = """
-function shared(A: float32[4], out C: float32[4])
-  alloc P: float32[4]
+    ahead = """
+function ahead(A: float32[8], out C: float32[4])
+  alloc P: float32[8]
   for i in 0 .. 4
     block P
-      spatial i: 4 = i
+      spatial i: 8 = i * 2
       P[i] = A[i] + float32(1.0)
     block C
       spatial i: 4 = i
-      C[i] = P[i]
+      C[i] = P[i * 2] + if_then_else(i > 8, P[i * 2 + 1], float32(0.0))
 """
-    assert refusal(cache_read, shared, "C", "P") == (
+    assert refusal(cache_read, ahead, "C", "P") == (
         "cache_read(block 'C', buffer 'P'): 'P', in the same nest of loops, writes it; "
         "cache it before moving that block there"
     )
@@ -298,10 +299,170 @@ function total(A: float32[4], out C: float32[4])
         "    block C\n      spatial i: 8 = B.i",
     )
     near = near.replace("B[i] * B[7 - i]", "B[i]")
-    assert refusal(cache_write, near, "B") == (
+    masked = near.replace("      B[i] = A[i]", "      where B.i % 2 == 0\n      B[i] = A[i]")
+    assert refusal(cache_write, masked, "B") == (
         "cache_write(block 'B'): 'C' reads 'B' before the nest of loops ends, "
         "where the copy would be made"
     )
+
+
+SHARED = """
+function shared(A: float32[8], out C: float32[8], out D: float32[8])
+  alloc P: float32[8]
+  for io in 0 .. 2
+    for p in 0 .. 4
+      block P
+        spatial i: 8 = io * 4 + p
+        P[i] = A[i] + float32(1.0)
+    for c in 0 .. 4
+      block C
+        spatial i: 8 = io * 4 + c
+        C[i] = P[i] * P[i]
+  for d in 0 .. 8
+    block D
+      spatial i: 8 = d
+      D[i] = P[i]
+"""
+
+
+def test_cache_read_in_the_nest_of_the_writer():
+    before = parse(SHARED)
+    after, block = cache_read(before, "C", "P", "local")
+    assert block == "P_local"
+    assert (
+        show(after)
+        == """\
+function shared(A: float32[8], out C: float32[8], out D: float32[8])
+  alloc P: float32[8]
+  alloc P_local: float32[8] @local
+  for io in 0 .. 2
+    for p in 0 .. 4
+      block P
+        spatial i: 8 = io * 4 + p
+        P[i] = A[i] + float32(1.0)
+    for P_local.i in 0 .. 4
+      block P_local
+        spatial i: 8 = io * 4 + P_local.i
+        P_local[i] = P[i]
+    for c in 0 .. 4
+      block C
+        spatial i: 8 = io * 4 + c
+        C[i] = P_local[i] * P_local[i]
+  for d in 0 .. 8
+    block D
+      spatial i: 8 = d
+      D[i] = P[i]"""
+    )
+    assert_same(before, after)
+
+
+def test_cache_write_in_the_nest_of_a_reader():
+    before = parse(SHARED)
+    after, block = cache_write(before, "P")
+    assert block == "P_global"
+    assert (
+        show(after)
+        == """\
+function shared(A: float32[8], out C: float32[8], out D: float32[8])
+  alloc P: float32[8]
+  alloc P_global: float32[8]
+  for io in 0 .. 2
+    for p in 0 .. 4
+      block P
+        spatial i: 8 = io * 4 + p
+        P_global[i] = A[i] + float32(1.0)
+    for P_global.i in 0 .. 4
+      block P_global
+        spatial i: 8 = io * 4 + P_global.i
+        P[i] = P_global[i]
+    for c in 0 .. 4
+      block C
+        spatial i: 8 = io * 4 + c
+        C[i] = P[i] * P[i]
+  for d in 0 .. 8
+    block D
+      spatial i: 8 = d
+      D[i] = P[i]"""
+    )
+    assert_same(before, after)
+
+
+def test_a_copy_in_the_nest_of_the_writer_stays_out_of_vectors():
+    function = vectorize(parse(SHARED), "c")
+    assert_same(function, cache_read(function, "C", "P")[0])
+    lanes = parse(
+        SHARED.replace("for io in 0 .. 2", "for io in 0 .. 2 vectorized")
+    )
+    with pytest.raises(ScheduleError, match="in the same nest of loops, writes it"):
+        cache_read(lanes, "C", "P")
+    with pytest.raises(ScheduleError, match="before the nest of loops ends"):
+        cache_write(lanes, "P")
+
+
+def test_a_buffer_of_which_a_box_is_written_is_copied_there():
+    before = parse("""
+function box(A: float32[4, 8], out D: float32[3, 6])
+  alloc B: float32[4, 8]
+  for B.i in 0 .. 3
+    for B.j in 0 .. 6
+      block B
+        spatial i: 3 = B.i
+        spatial j: 6 = B.j
+        B[i, j + 2] = A[i, j]
+  for D.i in 0 .. 3
+    for D.j in 0 .. 6
+      block D
+        spatial i: 3 = D.i
+        spatial j: 6 = D.j
+        D[i, j] = B[i, j + 2]
+""")
+    read, _ = cache_read(before, "D", "B")
+    assert """\
+  for B_global.i in 0 .. 3
+    for B_global.ax1 in 0 .. 6
+      block B_global
+        spatial i: 4 = B_global.i
+        spatial ax1: 8 = B_global.ax1 + 2
+        B_global[i, ax1] = B[i, ax1]
+""" in show(read)
+    assert_same(before, read)
+    written, _ = cache_write(before, "B")
+    assert "        B_global[i, j + 2] = A[i, j]\n" in show(written)
+    assert "        spatial ax1: 8 = B_global.ax1 + 2\n        B[i, ax1] = B_global[i, ax1]\n" in show(written)
+    assert_same(before, written)
+
+
+def test_a_guarded_loop_writes_and_reads_all():
+    before, _ = split(parse(TWO), "B.i", (None, 3), "mask")
+    before, _ = split(before, "D.i", (None, 3), "mask")
+    assert_same(before, cache_read(before, "D", "B")[0])
+    assert_same(before, cache_write(before, "B")[0])
+    assert_same(before, cache_write(before, "D")[0])
+
+
+def test_elements_that_an_output_keeps_are_not_copied_over():
+    """A copy of the whole output would put what was never written in the elements that are kept."""
+    kept = """
+function kept(A: float32[4], out C: float32[8])
+  for C.i in 0 .. 4
+    block C
+      spatial i: 4 = C.i
+      C[i * 2] = A[i]
+"""
+    refused = (
+        "cache_write(block 'C'): not every element of 'C' is known to be written, and the others "
+        "keep what they hold"
+    )
+    assert refusal(cache_write, kept, "C") == refused
+    guarded = kept.replace("      C[i * 2] = A[i]", "      if A[i] > float32(2.0)\n        C[i * 2] = A[i]")
+    assert refusal(cache_write, guarded, "C") == refused
+    dense = parse(kept.replace("i * 2", "i + 3"))
+    after, _ = cache_write(dense, "C")
+    assert show(after).endswith("""\
+  for C_global.ax0 in 0 .. 4
+    block C_global
+      spatial ax0: 8 = C_global.ax0 + 3
+      C[ax0] = C_global[ax0]""")
 
 
 def test_an_unknown_scope_is_refused():
@@ -343,3 +504,12 @@ function part(A: float32[4, 4], out D: float32[4])
     assert_same(before, moved)
     with pytest.raises(ScheduleError, match="not every element of 'B' is known to be written"):
         cache_write(moved, "B")
+
+
+def test_a_tile_that_is_one_block_writes_its_box():
+    before, _ = split(parse(TWO), "B.i", (None, 4))
+    before, _ = blockize(before, "B.i.1")
+    after, _ = cache_write(before, "B_o")
+    assert "B_global[i * 4 + B.i.1] = A[i * 4 + B.i.1]" in show(after)
+    assert_same(before, after)
+    assert_same(before, cache_read(before, "D", "B")[0])

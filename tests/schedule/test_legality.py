@@ -6,6 +6,7 @@ import pytest
 
 from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
+from tensorc.ir.printer import show
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
 from tensorc.schedule.primitives.placement import reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
@@ -290,3 +291,20 @@ def test_what_is_checked_does_not_run_before_the_check():
     )
     unchecked = CHECKED.replace("X[I[i]]", "X[i % 5]")
     assert_same(nest(unchecked), reverse_compute_at(nest(unchecked), "C", "t"))
+
+
+def test_a_block_in_a_block_touches_what_its_own_iterators_reach():
+    text = """
+function nested(A: float32[4, 4], out C: float32[7])
+  for i in 0 .. 4
+    block outer
+      ordered x: 4 = i
+      for j in 0 .. 4
+        block inner
+          spatial y: 4 = j
+          C[x + y] = C[x + y] + A[x, y]
+"""
+    with pytest.raises(ScheduleError, match="iterations of the loop may touch the same elements"):
+        parallel(parse(text), "i")
+    apart = text.replace("C: float32[7]", "C: float32[16]").replace("x + y", "x * 4 + y")
+    assert "for i in 0 .. 4 parallel" in show(parallel(parse(apart), "i"))

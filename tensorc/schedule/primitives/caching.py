@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.dtypes import DType, bool_
 from tensorc.dtypes import dtype as as_dtype
-from tensorc.errors import ExpressionError
+from tensorc.errors import ExpressionError, ScheduleError
 from tensorc.ir.expr import Buffer, Cast, Const, Expr, Load, Var, cast, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
 from tensorc.ir.verifier import SCOPES
 from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, uses, walk
+from tensorc.schedule.dependence import fills
 from tensorc.schedule.legality import conjuncts, is_injective, is_reached
 from tensorc.schedule.locate import (
     Place,
     blocks_below,
     find_block,
+    find_loop,
     fresh,
     fresh_block,
     fresh_buffer,
@@ -32,12 +34,22 @@ from tensorc.schedule.locate import (
 from tensorc.schedule.regions import (
     Span,
     accesses,
+    block_domain,
     buffers_read,
     buffers_written,
     loads,
     relax,
     stores_always,
     writers,
+)
+from tensorc.schedule.windows import (
+    check_parallel,
+    fills_window,
+    is_defined,
+    name_of,
+    needed,
+    trimmed,
+    window_nest,
 )
 
 
@@ -70,8 +82,7 @@ def cache_read(
     source = input_of(function, place.node, buffer, step)
     if source in buffers_written(place.node):
         refuse(function, f"{step}: the block writes {source.name!r} itself; use cache_write", block)
-    check_written_outside(function, place, source, step)
-    refuse_unwritten(place, source, step)
+    refusal = _refusal_of_whole_read(place, source, step)
 
     copy = cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
@@ -80,10 +91,12 @@ def cache_read(
     node = _redirect_loads(place.node, source, copy)
     if loads(node, source):
         refuse(function, f"{step}: it reads {source.name!r} otherwise than cast to {dtype}", block)
-    changed = replace(place, node)
-    function = changed.with_(allocs=(*function.allocs, copy))
-    nest_stmt = _copy_nest(function, name, source, copy, _iterator_names(place.node, source))
-    return insert_before(outermost(find_block(function, block)), nest_stmt), name
+    names = _iterator_names(place.node, source)
+    changed = replace(place, node).with_(allocs=(*function.allocs, copy))
+    if refusal is not None:
+        return _read_window(place, changed, source, copy, name, names, refusal), name
+    nest_stmt = _copy_nest(changed, name, source, copy, names)
+    return insert_before(outermost(find_block(changed, block)), nest_stmt), name
 
 
 def cache_write(function: Function, block: str, scope: str = "global") -> tuple[Function, str]:
@@ -96,25 +109,118 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     decompose_reduction) writes to the new buffer too. Returns the function and the name of the new
     block.
 
-    Requires: the block writes one buffer, and every element of it if it is internal; it does not
-    start from what that buffer held before; nothing else in its nest of loops reads the buffer.
+    Where a block in the same nest of loops reads the output, or not all of it is written, the copy is
+    of what is written, just after the outermost loop around `block` that no reader lies in.
+
+    Requires: the block writes one buffer, all elements of it that are copied; it does not start from
+    what that buffer held before; no block after it writes the buffer.
 
     Raises ScheduleError where one of these does not hold.
     """
     step = f"cache_write(block {block!r})"
     place = find_block(function, block)
     target = _output(function, place.node, step)
-    check_written_alone(function, place, target, step)
-    refuse_gaps(function, target, step)
+    refusal = _refusal_of_whole_write(place, target, step)
 
     copy = cache_of(function, target, scope, step)
     name = fresh_block(function, copy.name)
     names = _iterator_names(place.node, target)
+    if refusal is not None:
+        return _write_window(place, target, copy, name, names, refusal), name
     version = version_of(place)
     function = replace(version, _redirect_writers(version.node, target, copy))
     function = function.with_(allocs=(*function.allocs, copy))
     nest = _copy_nest(function, name, copy, target, names)
     return insert_after(outermost(find_block(function, block)), nest), name
+
+
+def _refusal_of_whole_read(place: Place, source: Buffer, step: str) -> ScheduleError | None:
+    """Why a copy of the whole buffer before the nest of a block will not do; None if it will."""
+    try:
+        check_written_outside(place.function, place, source, step)
+        refuse_unwritten(place, source, step)
+    except ScheduleError as error:
+        return error
+    return None
+
+
+def _refusal_of_whole_write(place: Place, target: Buffer, step: str) -> ScheduleError | None:
+    """Why a copy of the whole buffer after the nest of a block will not do; None if it will."""
+    try:
+        check_written_alone(place.function, place, target, step)
+        refuse_gaps(place.function, target, step)
+    except ScheduleError as error:
+        return error
+    return None
+
+
+def _read_window(
+    place: Place,
+    changed: Function,
+    source: Buffer,
+    copy: Buffer,
+    name: str,
+    names: Sequence[str],
+    refusal: ScheduleError,
+) -> Function:
+    """The function, changed so that a block reads `copy`, with a copy of what it reads just before
+    the outermost statement around it in which nothing writes the buffer."""
+    at = _outermost_without(place, lambda block: source in buffers_written(block))
+    inside = _place_of(changed, at)
+    domain = at.domain()
+    spans = tuple([trimmed(span, e) for span, e in zip(needed(inside, copy, domain), copy.shape)])
+    if _is_vectorized_around(at) or not is_defined(at, source, spans, domain):
+        raise refusal
+    nest = window_nest(changed, name, source, copy, spans, domain, names)
+    changed = insert_before(inside, nest)
+    check_parallel(at, changed, str(refusal).partition(":")[0])
+    return changed
+
+
+def _write_window(
+    place: Place,
+    target: Buffer,
+    copy: Buffer,
+    name: str,
+    names: Sequence[str],
+    refusal: ScheduleError,
+) -> Function:
+    """The function in which a block writes to `copy`, of which what it has written is copied just
+    after the outermost statement around it in which no other block reads the buffer."""
+    blocks = blocks_below(version_of(place).node)
+    later = blocks[next(i for i, block in enumerate(blocks) if block is place.node) + 1 :]
+    at = _outermost_without(
+        place, lambda block: loads(block, target) > 0 and target not in buffers_written(block)
+    )
+    domain = at.domain()
+    spans = tuple([trimmed(span, e) for span, e in zip(needed(at, target, domain), copy.shape)])
+    is_alone = not any(target in buffers_written(block) for block in later)
+    if not is_alone or _is_vectorized_around(at) or not fills_window(at, target, spans, domain):
+        raise refusal
+    changed = replace(at, replace_buffers(at.node, {target: copy}))
+    changed = changed.with_(allocs=(*changed.allocs, copy))
+    nest = window_nest(changed, name, copy, target, spans, domain, names)
+    changed = insert_after(_place_of(changed, at), nest)
+    check_parallel(at, changed, str(refusal).partition(":")[0])
+    return changed
+
+
+def _outermost_without(place: Place, is_user: Callable[[Block], bool]) -> Place:
+    """The outermost loop around a block, or the block itself, in which no block is such a user."""
+    for stmt in place.path:
+        if type(stmt) in (For, Block) and not any(map(is_user, blocks_below(stmt))):
+            return place.up_to(stmt)
+    return place
+
+
+def _place_of(function: Function, place: Place) -> Place:
+    """The place of the loop or block of the same name in a function that was changed there."""
+    find = find_loop if type(place.node) is For else find_block
+    return find(function, name_of(place))
+
+
+def _is_vectorized_around(place: Place) -> bool:
+    return any(loop.kind == "vectorized" for loop in place.loops)
 
 
 def input_of(function: Function, block: Block, buffer: str | int, step: str) -> Buffer:
@@ -139,9 +245,15 @@ def check_written_outside(function: Function, place: Place, source: Buffer, step
 
 
 def refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
-    """Refuse to copy an internal buffer that may have elements which nothing writes."""
+    """Refuse to copy a buffer that may have elements which nothing writes.
+
+    The points of a block that writes an output are taken to run, as those of its versions do together.
+    """
     if buffer not in function.allocs:
-        return
+        if any(_stores_everywhere(block, buffer) for block in writers(function, buffer)):
+            return
+        reason = f"not every element of {buffer.name!r} is known to be written"
+        refuse(function, f"{step}: {reason}, and the others keep what they hold", buffer.name)
     for block in writers(function, buffer):
         if _stores_by_iterators(block, buffer) and is_run_whole(find_block(function, block.name)):
             return
@@ -182,6 +294,26 @@ def _stores_by_iterators(block: Block, buffer: Buffer) -> bool:
     )
 
 
+def _stores_everywhere(block: Block, buffer: Buffer) -> bool:
+    """Whether the points of a block together write each element of a buffer."""
+    domain = block_domain(block, Domain())
+    loops = [For(it.var, index(0), it.extent, "serial", block.body) for it in block.iters]
+    loops += [stmt for stmt in walk(block.body) if type(stmt) is For]
+    ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
+
+    def is_whole(store: Store) -> bool:
+        spans = [relax(each, ranges, domain) for each in store.indices]
+        return fills(store.indices, loops, domain) and all(
+            span is not None
+            and can_prove(span.lo <= 0, domain)
+            and can_prove(span.hi >= extent - 1, domain)
+            for span, extent in zip(spans, buffer.shape)
+        )
+
+    stores = [stmt for stmt in walk(block) if type(stmt) is Store and stmt.buffer is buffer]
+    return stores_always(block, buffer) and any(map(is_whole, stores))
+
+
 def is_run_whole(place: Place) -> bool:
     """Whether the loops around a block meet each of its spatial points.
 
@@ -210,7 +342,10 @@ def is_run_whole(place: Place) -> bool:
         and is_injective([it.binding for it in iters], loops, domain)
         and all(can_prove(span.lo <= 0, domain) for span in spans)
         and all(can_prove(span.hi >= it.extent - 1, domain) for span, it in zip(spans, iters))
-        and all(is_const(part, True) or part in outside for part in conjuncts(block.predicate))
+        and all(
+            is_const(part, True) or part in outside or simplify(part, domain) in outside
+            for part in conjuncts(block.predicate)
+        )
     )
 
 

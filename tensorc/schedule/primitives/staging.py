@@ -6,28 +6,17 @@ from collections.abc import Sequence
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Buffer, Expr, Load, Var, as_index, index, is_const, logical_and
+from tensorc.ir.expr import Buffer, Expr, Var, as_index, index
 from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, annotate
-from tensorc.ir.walk import replace_buffers, uses, walk
-from tensorc.schedule.legality import (
-    CONCURRENT,
-    Touch,
-    are_reads_covered,
-    covers,
-    filled_box,
-    overlap,
-    touches,
-)
+from tensorc.ir.walk import replace_buffers
 from tensorc.schedule.locate import (
     Place,
     block_names,
     block_places,
     find_block,
     find_loop,
-    fresh,
     fresh_block,
     fresh_buffer,
     insert_after,
@@ -37,7 +26,16 @@ from tensorc.schedule.locate import (
     replace,
 )
 from tensorc.schedule.primitives.caching import cache_of
-from tensorc.schedule.regions import Span, accesses, buffers_read, buffers_written, clamp, unite
+from tensorc.schedule.regions import Span, accesses, buffers_read, buffers_written, clamp
+from tensorc.schedule.windows import (
+    check_parallel,
+    fills_window,
+    is_defined,
+    name_of,
+    needed,
+    trimmed,
+    window_nest,
+)
 
 MODES = ("auto", "in", "out", "inout")
 
@@ -74,10 +72,10 @@ def stage(
     old = _touched(at, buffer, step)
     _check_around(at, mode, step)
     domain = at.domain()
-    spans = _needed(at, old, domain) if window is None else _parsed(at, old, window, domain, step)
+    spans = needed(at, old, domain) if window is None else _parsed(at, old, window, domain, step)
     if window is not None:
         _check_inside(at, old, spans, domain, step)
-    spans = tuple([_trimmed(span, extent) for span, extent in zip(spans, old.shape)])
+    spans = tuple([trimmed(span, extent) for span, extent in zip(spans, old.shape)])
     reads_in, writes_out = _direction(at, old, spans, domain, mode, step)
     if reads_in:
         _check_defined(at, old, spans, domain, step)
@@ -90,13 +88,13 @@ def stage(
     made: list[str] = []
     if reads_in:
         made.append(fresh_block(changed, copy.name))
-        nest = _window_nest(changed, made[-1], old, copy, spans, domain)
+        nest = window_nest(changed, made[-1], old, copy, spans, domain)
         changed = insert_before(_find(changed, place), nest)
     if writes_out:
         made.append(fresh_block(changed, f"{copy.name}_out"))
-        nest = _window_nest(changed, made[-1], copy, old, spans, domain)
+        nest = window_nest(changed, made[-1], copy, old, spans, domain)
         changed = insert_after(_find(changed, place), nest)
-    _check_parallel(at, changed, step)
+    check_parallel(at, changed, step)
     return changed, tuple(made)
 
 
@@ -106,38 +104,24 @@ def _find(function: Function, name: str) -> Place:
     return find_block(function, name)
 
 
-def _name(place: Place) -> str:
-    return place.node.var.name if type(place.node) is For else place.node.name
-
-
 def _touched(at: Place, buffer: str, step: str) -> Buffer:
     known = dict.fromkeys((*buffers_written(at.node), *buffers_read(at.node)))
     old = next((each for each in known if each.name == buffer), None)
     if old is None:
         names = ", ".join([repr(each.name) for each in known]) or "none"
         reason = f"nothing there touches that buffer; it touches {names}"
-        refuse(at.function, f"{step}: {reason}", _name(at))
+        refuse(at.function, f"{step}: {reason}", name_of(at))
     return old
 
 
 def _check_around(at: Place, mode: str, step: str) -> None:
     if mode not in MODES:
         known = ", ".join(MODES)
-        refuse(at.function, f"{step}: mode {mode!r} is unknown; known are {known}", _name(at))
+        refuse(at.function, f"{step}: mode {mode!r} is unknown; known are {known}", name_of(at))
     for loop in at.loops:
         if loop.kind == "vectorized":
             reason = f"it lies in the vectorized loop {loop.var.name!r}; stage before vectorizing"
             refuse(at.function, f"{step}: {reason}", loop.var.name)
-
-
-def _needed(at: Place, old: Buffer, domain: Domain) -> tuple[Span, ...]:
-    """What the place touches of a buffer, over the loops around it."""
-    found = accesses(at.node, old, domain)
-    spans = []
-    for axis, extent in enumerate(old.shape):
-        span = unite([access.span(access.indices[axis]) for access in found], domain)
-        spans.append(clamp(None, extent, domain) if span is None else span)
-    return tuple(spans)
 
 
 def _parsed(at: Place, old: Buffer, window: str, domain: Domain, step: str) -> tuple[Span, ...]:
@@ -147,7 +131,7 @@ def _parsed(at: Place, old: Buffer, window: str, domain: Domain, step: str) -> t
     if name.strip() != old.name or len(parts) != len(old.shape):
         example = ", ".join(["first : end"] * len(old.shape))
         reason = f"the window {window!r} is not of the form {old.name}[{example}]"
-        refuse(at.function, f"{step}: {reason}", _name(at))
+        refuse(at.function, f"{step}: {reason}", name_of(at))
     names = {loop.var.name: loop.var for loop in at.loops}
     names.update({var.name: var for var in at.function.scalars})
     shapes = [e for b in at.function.params for e in b.shape if type(e) is Var]
@@ -169,22 +153,25 @@ def _parsed(at: Place, old: Buffer, window: str, domain: Domain, step: str) -> t
             continue
         reason = f"the window {window!r} is not over the loops around it: "
         reason += str(problem).removeprefix("line 1: ")
-        refuse(at.function, f"{step}: {reason}", _name(at))
+        refuse(at.function, f"{step}: {reason}", name_of(at))
     return tuple(spans)
-
-
-def _trimmed(span: Span, extent: Expr) -> Span:
-    """A span of constants without what lies outside the buffer."""
-    lo, hi = span.lo, span.hi
-    if is_const(lo) and lo.value < 0:
-        lo = index(0)
-    if is_const(hi) and is_const(extent) and hi.value >= extent.value:
-        hi = extent - 1
-    return Span(lo, hi)
 
 
 def _read(text: str, names) -> Expr:
     return as_index(parse_expr(text.strip(), names))
+
+
+def _check_defined(
+    at: Place, old: Buffer, spans: Sequence[Span], domain: Domain, step: str
+) -> None:
+    """Refuse to fill the copy with elements that may not have been written."""
+    if is_defined(at, old, spans, domain):
+        return
+    reason = f"not every element of the window of {old.name!r} is known to be written before"
+    writing = [p.node for p in block_places(at) if old in buffers_written(p.node)]
+    reduces = any(each.init is not None for each in writing)
+    fix = "; decompose the reduction first" if reduces else ""
+    refuse(at.function, f"{step}: {reason}{fix}", name_of(at))
 
 
 def _split(text: str, mark: str) -> list[str]:
@@ -208,7 +195,7 @@ def _check_inside(at: Place, old: Buffer, spans, domain: Domain, step: str) -> N
                 reason = f"it touches {old.name!r} at the index {show(access.over_loops(each))}"
                 end = simplify(span.hi + 1, domain)
                 window = f"which is not known to lie in {show(span.lo)} : {show(end)}"
-                refuse(at.function, f"{step}: {reason}, {window}", _name(at))
+                refuse(at.function, f"{step}: {reason}, {window}", name_of(at))
 
 
 def _lies_in(inner: Span, outer: Span, domain: Domain) -> bool:
@@ -223,119 +210,13 @@ def _direction(
     if not is_written:
         if mode in ("out", "inout"):
             reason = f"nothing there writes {old.name!r}; mode 'in' copies it"
-            refuse(at.function, f"{step}: {reason}", _name(at))
+            refuse(at.function, f"{step}: {reason}", name_of(at))
         return True, False
     if mode == "in":
         reason = f"it writes {old.name!r}, which must be written back: mode 'inout'"
-        refuse(at.function, f"{step}: {reason}", _name(at))
-    is_filled = mode != "inout" and _fills(at, old, spans, domain)
+        refuse(at.function, f"{step}: {reason}", name_of(at))
+    is_filled = mode != "inout" and fills_window(at, old, spans, domain)
     if mode == "out" and not is_filled:
         reason = "not every element of the window is known to be written before it is read; "
-        refuse(at.function, f"{step}: {reason}mode 'inout' fills it first", _name(at))
+        refuse(at.function, f"{step}: {reason}mode 'inout' fills it first", name_of(at))
     return not is_filled, True
-
-
-def _fills(at: Place, old: Buffer, spans: Sequence[Span], domain: Domain) -> bool:
-    """Whether what lies at the place writes the whole window, and reads only what it has written."""
-    depth = len(at.path) - 1
-    around = {loop.var for loop in at.loops}
-    found = [touch for touch in touches(block_places(at)) if touch.buffer is old]
-    for touch in found:
-        for it in touch.block.node.iters:
-            if it.kind != "spatial" and uses(it.binding, around):
-                return False
-    if len(found) < len(accesses(at.node, old, domain)) or not are_reads_covered(found):
-        return False
-    boxes = [filled_box(touch, depth - 1) for touch in found if _is_sure(touch)]
-    return any(
-        box is not None
-        and all(
-            can_prove(each.lo <= larger_lo, domain) and can_prove(each.hi >= smaller_hi, domain)
-            for each, (larger_lo, smaller_hi) in zip(box, _within(spans, old, domain))
-        )
-        for box in boxes
-    )
-
-
-def _is_sure(touch: Touch) -> bool:
-    """Whether a store reaches each element of the buffer that its loops lead to: what a predicate
-    skips must lie outside the buffer."""
-    block, shape = touch.block.node, touch.buffer.shape
-    extents: dict[Expr, Expr] = {it.var: it.extent for it in block.iters}
-    return touch.is_store and (
-        is_const(block.predicate, True)
-        or all(
-            tuple([extents.get(each) for each in stmt.indices]) == shape
-            for stmt in walk(block)
-            if type(stmt) is Store and stmt.buffer is touch.buffer
-        )
-    )
-
-
-def _check_defined(
-    at: Place, old: Buffer, spans: Sequence[Span], domain: Domain, step: str
-) -> None:
-    """Refuse to fill the copy with elements that may not have been written."""
-    function = at.function
-    if old in function.params and old not in function.outputs:
-        return
-    ends = [tuple([span.lo for span in spans]), tuple([span.hi for span in spans])]
-    reads = [Touch(at, domain, frozenset(), old, indices, False) for indices in ends]
-    root = Place(function, (function.body,))
-    for write in touches(block_places(root)):
-        if write.buffer is old and _is_sure(write) and all(covers(write, read) for read in reads):
-            return
-    reason = f"not every element of the window of {old.name!r} is known to be written before"
-    writing = [p.node for p in block_places(at) if old in buffers_written(p.node)]
-    reduces = any(each.init is not None for each in writing)
-    fix = "; decompose the reduction first" if reduces else ""
-    refuse(function, f"{step}: {reason}{fix}", _name(at))
-
-
-def _within(spans: Sequence[Span], old: Buffer, domain: Domain) -> list[tuple[Expr, Expr]]:
-    found = [clamp(span, extent, domain) for span, extent in zip(spans, old.shape)]
-    return [(span.lo, span.hi) for span in found]
-
-
-def _window_nest(
-    function: Function, name: str, source: Buffer, target: Buffer, spans: Sequence[Span], domain
-) -> Stmt:
-    """Loops around a block that copies a window from one buffer to the other."""
-    taken = loop_names(function)
-    loops: list[tuple[Var, Expr, bool]] = []
-    iters: list[BlockIter] = []
-    conditions: list[Expr] = []
-    inner = domain
-    for axis, (span, whole) in enumerate(zip(spans, source.shape)):
-        extent, binding, var = span.extent(domain), span.lo, None
-        if not is_const(extent, 1):
-            var = Var(fresh(f"{name}.ax{axis}", taken))
-            taken.add(var.name)
-            inner = inner.bind(var, 0, extent)
-            binding = simplify(span.lo + var, inner)
-        guards = []
-        if not can_prove(span.lo >= 0, domain):
-            guards.append(simplify(binding >= 0, inner))
-        if not can_prove(span.hi < whole, domain):
-            guards.append(simplify(binding < whole, inner))
-        if var is not None:
-            loops.append((var, extent, bool(guards)))
-        conditions += guards
-        iters.append(BlockIter(Var(f"ax{axis}"), whole, "spatial", binding))
-    indices = tuple([it.var for it in iters])
-    body = Store(target, indices, Load(source, indices))
-    nest: Stmt = Block(name, tuple(iters), logical_and(*conditions), None, body)
-    for var, extent, is_masked in reversed(loops):
-        notes = annotate((), "tail", "mask") if is_masked else ()
-        nest = For(var, index(0), extent, "serial", nest, notes)
-    return nest
-
-
-def _check_parallel(at: Place, changed: Function, step: str) -> None:
-    """Refuse where iterations of a parallel or thread loop around would now meet."""
-    for loop in at.loops:
-        if loop.kind in CONCURRENT:
-            spread = find_loop(changed, loop.var.name)
-            problem = overlap(spread, block_places(spread))
-            if problem is not None:
-                refuse(at.function, f"{step}: in {loop.kind} {loop.var.name!r}, {problem}", _name(at))
