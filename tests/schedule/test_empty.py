@@ -93,7 +93,7 @@ def test_a_copy_is_not_made_before_all_is_written():
           for D.i in 0 .. 2
             block D
               spatial i: 2 = D.i
-              D[i] = C[i]
+              D[i] = if_then_else(i < 2, C[i], C[i + 2])
           for C.i in 0 .. 2
             block C
               ordered i: 2 = C.i
@@ -102,6 +102,11 @@ def test_a_copy_is_not_made_before_all_is_written():
     s = tc.Schedule(f)
     with pytest.raises(ScheduleError, match="known to be written by then; 'C' writes it later"):
         s.cache_read("D", "C")
+    near = parse(show(f).replace("if_then_else(i < 2, C[i], C[i + 2])", "C[i]"))
+    s = tc.Schedule(near)
+    s.cache_read("D", "C")
+    assert "for C_global.i in 0 .. 2" in show(s.function)
+    assert_same(near, s.function)
 
 
 def test_memory_is_not_private_to_an_iteration_that_may_write_nothing():
