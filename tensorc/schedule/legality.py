@@ -671,7 +671,7 @@ def _check_block_order(step: str, place: Place, p: Place, moved, is_shared: bool
             "blocks run in the same iterations",
             reducing[0].var.name,
         )
-    if block.init is not None and not _is_init_first(place, p):
+    if block.init is not None and not is_init_first(place, p):
         refuse(
             place.function,
             f"{step}: in the new order the init of block {block.name!r} may not run first; "
@@ -701,7 +701,7 @@ def _is_split(
     )
 
 
-def _is_init_first(place: Place, p: Place) -> bool:
+def is_init_first(place: Place, p: Place) -> bool:
     """Whether the init of a block runs first for each spatial point in any order of the loops
     from `place` inward: the reduce iterators are all 0 only in the first iteration of their
     loops, and the other loops meet a spatial point once."""

@@ -4,6 +4,7 @@ symbolic in the loops outside that part and taken over the whole range of the lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from tensorc.arith import IndexMap
 from tensorc.arith.spans import (
@@ -20,7 +21,7 @@ from tensorc.arith.spans import (
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Seq, Stmt, Store
-from tensorc.ir.walk import all_exprs, substitute, substmts, uses, walk
+from tensorc.ir.walk import all_exprs, substitute, substmts, uses, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
@@ -34,6 +35,7 @@ from tensorc.schedule.locate import (
 __all__ = [
     "Access",
     "Span",
+    "Spot",
     "accesses",
     "assumed",
     "block_domain",
@@ -47,6 +49,7 @@ __all__ = [
     "refuse_late_writer",
     "relax",
     "smaller",
+    "spots",
     "stores_always",
     "unite",
     "write_region",
@@ -122,6 +125,50 @@ def stores_always(block: Block, buffer: Buffer) -> bool:
                 return buffer not in buffers_written(stmt)
 
     return is_sure(block.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A load or store in a block: its indices over the iterators of the block and over `loops`, those in
+    its body that move it."""
+
+    indices: tuple[Expr, ...]
+    loops: tuple[For, ...]
+
+    def is_same(self, other: Spot) -> bool:
+        """Whether both are one place, but for the names of loops."""
+        mine, others = self._ordered(), other._ordered()
+        values = {loop.var: known.var for loop, known in zip(others, mine)}
+        return (
+            [loop.extent for loop in mine] == [loop.extent for loop in others]
+            and tuple([substitute(each, values) for each in other.indices]) == self.indices
+        )
+
+    def _ordered(self) -> list[For]:
+        """The loops, first those that are used first."""
+        found = [e for each in self.indices for e in walk_expr(each)]
+        order = {loop.var: next(i for i, e in enumerate(found) if e is loop.var) for loop in self.loops}
+        return sorted(self.loops, key=lambda loop: order[loop.var])
+
+
+def spots(block: Block, buffer: Buffer, is_store: bool) -> tuple[Spot, ...]:
+    """The places of a buffer that a block loads or stores, those of blocks in it over its own iterators."""
+    stmts = [stmt for part in (block.init, block.body) if part is not None for stmt in walk(part)]
+    values: dict[Var, Expr] = {}
+    for stmt in stmts:
+        if type(stmt) is Block:
+            values.update({it.var: substitute(it.binding, values) for it in stmt.iters})
+    loops = [stmt for stmt in stmts if type(stmt) is For]
+    if is_store:
+        found = [s.indices for s in stmts if type(s) is Store and s.buffer is buffer]
+    else:
+        found = [e.indices for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
+    spots = []
+    for indices in found:
+        over = tuple([substitute(each, values) for each in indices])
+        moving = tuple([loop for loop in loops if any(uses(e, (loop.var,)) for e in over)])
+        spots.append(Spot(over, moving))
+    return tuple(spots)
 
 
 def readers(function: Function, buffer: Buffer) -> tuple[Block, ...]:

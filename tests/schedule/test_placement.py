@@ -7,10 +7,11 @@ import pytest
 from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
+from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.caching import cache_read
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import parallel, reorder, split, vectorize
-from tensorc.schedule.primitives.placement import compute_at
+from tensorc.schedule.primitives.placement import compute_at, reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
 from tests.schedule.same import assert_same
 
@@ -406,3 +407,88 @@ function carried(A: float32[4], out C: float32[4])
     assert refusal(inner, "T", "j") == (
         "compute_at(block 'T', loop 'j'): 'C' reads 'T' before the block writes it"
     )
+
+
+TILES = """
+function tiles(A: float32[8, 8], out C: float32[8, 8])
+  alloc B: float32[8, 8]
+  for B.i in 0 .. 8
+    for B.j in 0 .. 8
+      for B.k in 0 .. 2
+        block B
+          spatial i: 8 = B.i
+          spatial j: 8 = B.j
+          reduce k: 2 = B.k
+          init
+            B[i, j] = float32(0.0)
+          B[i, j] = B[i, j] + A[i, (j + k) % 8]
+  for C.i in 0 .. 8
+    for C.j in 0 .. 8
+      block C
+        spatial i: 8 = C.i
+        spatial j: 8 = C.j
+        C[i, j] = B[i, j] + float32(1.0)
+"""
+
+
+def test_a_producer_that_makes_a_tile_at_once():
+    function, (i0, i1) = split(parse(TILES), "B.i", (None, 2))
+    function, (j0, j1) = split(function, "B.j", (None, 2))
+    function = reorder(function, (i0, j0, i1, j1))
+    function, _ = blockize(function, i1)
+    function, _ = split(function, "C.i", (None, 4))
+    after = compute_at(function, "B_o", "C.i.0")
+    assert """\
+  for C.i.0 in 0 .. 2
+    for B_o.i in 0 .. 2
+      for B_o.j in 0 .. 4
+        block B_o
+          spatial i: 4 = C.i.0 * 2 + B_o.i
+          spatial j: 4 = B_o.j
+""" in show(after)
+    assert_same(function, after)
+    assert_same(function, compute_at(function, "B_o", "C.j"))
+
+
+def test_a_producer_whose_tiles_overlap_stays():
+    """A tile would have to bring back what the next one has written over."""
+    text = """
+function tiles(A: float32[4], out C: float32[5])
+  alloc B: float32[5]
+  for B.i in 0 .. 4
+    block B
+      ordered i: 4 = B.i
+      for r in 0 .. 2
+        B[i + r] = A[i] * cast(float32, r)
+  for C.i in 0 .. 5
+    block C
+      spatial i: 5 = C.i
+      C[i] = B[i]
+"""
+    with pytest.raises(ScheduleError, match="neither complete nor a reduction"):
+        compute_at(parse(text), "B", "C.i")
+    with pytest.raises(ScheduleError, match="may be one place of 'B', as in a window"):
+        compute_at(parse(text.replace("ordered", "spatial")), "B", "C.i")
+
+
+def test_a_producer_with_a_block_in_it():
+    function = parse("""
+function nested(A: float32[8], out C: float32[8])
+  alloc B: float32[8]
+  for io in 0 .. 4
+    block B
+      spatial t: 4 = io
+      for ii in 0 .. 2
+        block inner
+          spatial i: 8 = t * 2 + ii
+          B[i] = A[i] + float32(1.0)
+  for co in 0 .. 2
+    for ci in 0 .. 4
+      block C
+        spatial i: 8 = co * 4 + ci
+        C[i] = B[i]
+""")
+    after = compute_at(function, "B", "co")
+    assert "spatial t: 4 = co * 2 + B.t\n" in show(after)
+    assert_same(function, after)
+    assert_same(function, reverse_compute_at(function, "C", "io"))

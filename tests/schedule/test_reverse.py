@@ -9,11 +9,14 @@ from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.ir.verifier import verify
+from tensorc.schedule.primitives.binding import bind
+from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.inlining import reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
 from tensorc.schedule.primitives.placement import reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
+from tensorc.schedule.primitives.rfactor import rfactor
 from tests.schedule.same import assert_same
 from tests.schedule.test_loops import body, lines, refused
 
@@ -133,10 +136,109 @@ function rows(A: float32[8, 6], out C: float32[8])
 """)
     after = reverse_compute_at(function, "C", "T.i")
     assert_same(function, after)
-    assert refused(reverse_compute_at, function, "C", "T.j") == (
+    added = reverse_compute_at(function, "C", "T.j")
+    assert show(added).endswith("""\
+        T[i, j] = A[i, j] * float32(2.0)
+      block C
+        spatial i: 8 = T.i
+        reduce k: 6 = T.j
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + T[i, k]""")
+    assert_same(function, added)
+    assert refused(reverse_compute_at, parallel(function, "T.j"), "C", "T.j") == (
         "reverse_compute_at(block 'C', loop 'T.j'): block 'C' reads elements of buffer 'T' that block "
         "'T' writes in later iterations"
     )
+
+
+def partial_sums():
+    """A sum over rows by four partial sums each, whose results are in C_rf."""
+    function = parse("""
+function rows(A: float32[8, 16], out C: float32[8])
+  for C.i in 0 .. 8
+    for C.k in 0 .. 16
+      block C
+        spatial i: 8 = C.i
+        reduce k: 16 = C.k
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + A[i, k]
+""")
+    function, (_, inner) = split(function, "C.k", (None, 4))
+    return rfactor(function, inner)[0]
+
+
+def test_partial_sums_are_added_where_they_are_made():
+    function = partial_sums()
+    assert_same(function, reverse_compute_at(function, "C", "C.i"))
+    assert refused(reverse_compute_at, function, "C", "C.k.0").endswith("in later iterations")
+    function = reorder(function, ("C.k.1", "C.k.0"))
+    after = reverse_compute_at(function, "C", "C.k.1")
+    assert show(after).endswith("""\
+          C_rf[k1, i] = C_rf[k1, i] + A[i, k0 * 4 + k1]
+      block C
+        spatial i: 8 = C.i
+        reduce k1: 4 = C.k.1
+        init
+          C[i] = float32(0.0)
+        C[i] = C[i] + C_rf[k1, i]""")
+    assert_same(function, after)
+
+
+def test_partial_sums_of_threads_are_not_added_at_once():
+    """All threads would add to one element, which is right only one after the other."""
+    function = reorder(partial_sums(), ("C.k.1", "C.k.0"))
+    function = bind(bind(function, "C.i", "blockIdx.x"), "C.k.1", "threadIdx.x")
+    assert refused(reverse_compute_at, function, "C", "C.k.1").endswith("in later iterations")
+    added = reverse_compute_at(reorder(partial_sums(), ("C.k.1", "C.k.0")), "C", "C.k.1")
+    assert refused(bind, added, "C.k.1", "threadIdx.x").startswith("bind(loop 'C.k.1', 'threadIdx.x'): ")
+
+
+def test_parts_of_a_sum_are_each_added_once():
+    """A window that moves by less than its length would add what two iterations have made twice."""
+    overlapping = """
+function windows(A: float32[10], out C: float32[1])
+  alloc T: float32[10]
+  for io in 0 .. 4
+    for ii in 0 .. 4
+      block T
+        spatial i: 10 = io * 2 + ii
+        T[i] = A[i]
+  for k in 0 .. 10
+    block C
+      spatial i: 1 = 0
+      reduce k: 10 = k
+      init
+        C[i] = float32(0.0)
+      C[i] = C[i] + T[k]
+"""
+    assert refused(reverse_compute_at, parse(overlapping), "C", "io").endswith(
+        "reads elements of buffer 'T' that block 'T' writes in later iterations"
+    )
+    apart = parse(overlapping.replace("io * 2", "io * 4").replace("10", "16"))
+    assert_same(apart, reverse_compute_at(apart, "C", "io"))
+    backward = parse(overlapping.replace("io * 2 + ii", "12 - io * 4 + ii").replace("10", "16"))
+    assert refused(reverse_compute_at, backward, "C", "io").endswith(
+        "reads elements of buffer 'T' that block 'T' writes in later iterations"
+    )
+
+
+def test_tiles_that_are_one_block_each():
+    function, names = split(relu(), "T.i", (None, 4))
+    function, (j0, j1) = split(function, "T.j", (None, 3))
+    function = reorder(function, (names[0], j0, names[1], j1))
+    function, _ = blockize(function, names[1])
+    for loop in (names[0], j0):
+        after = reverse_compute_at(function, "C", loop)
+        assert_same(function, after)
+    assert show(after).endswith("""\
+      for C.i in 0 .. 4
+        for C.j in 0 .. 3
+          block C
+            spatial i: 8 = T.i.0 * 4 + C.i
+            spatial j: 6 = T.j.0 * 3 + C.j
+            C[i, j] = max(T[i, j] + V[j], float32(0.0))""")
 
 
 def test_symbolic_extents():

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TypeGuard
 
 from tensorc.arith import Domain, IndexMap, can_prove, simplify
+from tensorc.errors import ScheduleError
 from tensorc.ir.expr import (
     GE,
     GT,
@@ -26,7 +27,13 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import all_exprs, replace_body, substmts, uses, walk
 from tensorc.schedule.dependence import common_sequence, conflict, fills, meeting, position
-from tensorc.schedule.legality import check_only_blocks, conjuncts, overlap
+from tensorc.schedule.legality import (
+    check_only_blocks,
+    conjuncts,
+    is_init_first,
+    is_injective,
+    overlap,
+)
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
@@ -39,10 +46,12 @@ from tensorc.schedule.locate import (
     refuse,
     remove,
     replace,
+    starts_at_zero,
 )
 from tensorc.schedule.regions import (
     Access,
     Span,
+    Spot,
     accesses,
     assumed,
     block_domain,
@@ -54,6 +63,7 @@ from tensorc.schedule.regions import (
     refuse_late_writer,
     relax,
     smaller,
+    spots,
     unite,
     writers,
 )
@@ -81,18 +91,18 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     """
     step = f"compute_at(block {block!r}, loop {loop!r})"
     source, target = find_block(function, block), find_loop(function, loop)
-    store = _movable(function, source, step)
-    _check_target(function, source, target, store.buffer, step)
+    buffer, spot = _movable(function, source, step)
+    _check_target(function, source, target, buffer, step)
     inside = Place(function, (*target.path, target.node.body))
     refuse_late_writer(function, source.node, [inside], step)
 
     domain = inside.domain()
-    needed = _needed(source.node, store, target.node, domain)
+    needed = _needed(source.node, buffer, spot, target.node, domain)
     function = remove(source)
     nest = _regenerate(source.node, needed, domain, loop_names(function))
     body = target.node.body
     stmts = body.stmts if type(body) is Seq else (body,)
-    first = next(i for i, stmt in enumerate(stmts) if loads(stmt, store.buffer))
+    first = next(i for i, stmt in enumerate(stmts) if loads(stmt, buffer))
     body = seq(*stmts[:first], nest, *stmts[first:])
     return replace(find_loop(function, loop), replace_body(target.node, body))
 
@@ -105,7 +115,8 @@ def reverse_compute_at(function: Function, block: str, loop: str) -> Function:
     ->  ``for io: {for ii: T[io*8 + ii] = f(...); for C.i in 0..8: C[io*8 + C.i] = g(...)}``
 
     There is one new loop for each iterator, as after `compute_at`: a spatial one runs over what the
-    blocks below `loop` have written of what it reads, others over their whole range.
+    blocks below `loop` have written of what it reads, others over their whole range, or if that is
+    not ready over a part, too: then iterations of serial loops add up one after the other.
 
     Requires: the block is complete (spatial, not reading what it writes) or a reduction with its
     init, and stands after the nest of `loop` in the same sequence of statements; blocks below `loop`
@@ -120,17 +131,39 @@ def reverse_compute_at(function: Function, block: str, loop: str) -> Function:
     _check_own(source, step)
     shared = _check_later(source, target, step)
     _check_nest(target, shared, step)
+    refusal: ScheduleError | None = None
+    for kinds in (("spatial",), ("spatial", "reduce"))[: 1 + _is_sum(source.node)]:
+        try:
+            return _with_consumer(source, target, shared, kinds, step)
+        except ScheduleError as error:
+            refusal = refusal or error
+    assert refusal is not None  # each way was refused, the first for a simpler reason
+    raise refusal
+
+
+def _is_sum(block: Block) -> bool:
+    """Whether a block reduces, over something, from its init on."""
+    reducing = [it for it in block.iters if it.kind == "reduce"]
+    return bool(reducing) and all(is_const(it.extent) and it.extent.value > 0 for it in reducing)
+
+
+def _with_consumer(
+    source: Place, target: Place, shared: int, kinds: tuple[str, ...], step: str
+) -> Function:
+    """The function with the block at the end of the loop, over the part of its iterators of these
+    kinds that is ready there."""
+    function, block, loop = source.function, source.node, target.node.var.name
     domain = Place(function, (*target.path, target.node.body)).domain()
-    needed = _ready(source.node, target.node, domain)
+    needed = _ready(block, target.node, domain, kinds)
     if needed is None:
-        reason = f"no block below {loop!r} writes what {block!r} reads"
+        reason = f"no block below {loop!r} writes what {block.name!r} reads"
         refuse(function, f"{step}: {reason}", loop)
     without = remove(source)
-    nest = _regenerate(source.node, needed, domain, loop_names(without))
+    nest = _regenerate(block, needed, domain, loop_names(without))
     target = find_loop(without, loop)
     body = seq(target.node.body, nest)
     new = replace(target, replace_body(target.node, body))
-    _check_whole(source, find_block(new, block), shared, step)
+    _check_whole(source, find_block(new, block.name), shared, kinds, step)
     _check_moved(source, find_loop(new, loop), shared, step)
     return new
 
@@ -147,11 +180,12 @@ def _check_own(place: Place, step: str) -> None:
         if uses(it.extent, around):
             reason = f"the extent of its iterator {it.var.name!r} depends on loops"
             refuse(function, f"{step}: {reason}", block.name)
-    stores = {stmt.buffer: stmt.indices for stmt in walk(block) if type(stmt) is Store}
+    stores = [stmt for stmt in walk(block) if type(stmt) is Store]
+    places = {(stmt.buffer, stmt.indices) for stmt in stores}
     for e in all_exprs(block):
-        if type(e) is not Load or e.buffer not in stores:
+        if type(e) is not Load or all(stmt.buffer is not e.buffer for stmt in stores):
             continue
-        if "reduce" not in kinds or e.indices != stores[e.buffer]:
+        if block.init is None or (e.buffer, e.indices) not in places:
             reason = f"the block reads {e.buffer.name!r}, which it writes itself"
             refuse(function, f"{step}: {reason}", block.name)
 
@@ -188,10 +222,12 @@ def _check_nest(target: Place, shared: int, step: str) -> None:
     check_only_blocks(step, target.up_to(target.path[shared + 1]))
 
 
-def _ready(block: Block, loop: For, domain: Domain) -> dict[Var, _Need] | None:
-    """The part of each spatial iterator of a consumer that reads what is written below the loop;
-    None if that is nothing. Iterators that run in full are left out."""
-    spatial = tuple([it for it in block.iters if it.kind == "spatial"])
+def _ready(
+    block: Block, loop: For, domain: Domain, kinds: tuple[str, ...]
+) -> dict[Var, _Need] | None:
+    """The part of each iterator of these kinds of a consumer that reads what is written below the
+    loop; None if that is nothing. Iterators that run in full are left out."""
+    iters = tuple([it for it in block.iters if it.kind in kinds])
     found: dict[Var, _Need] = {}
     inside = block_domain(block, Domain())
     some = False
@@ -199,15 +235,14 @@ def _ready(block: Block, loop: For, domain: Domain) -> dict[Var, _Need] | None:
         stores = [a for a in accesses(loop.body, buffer, domain) if a.is_store]
         writes = list({(a.indices, a.predicate): a for a in stores}.values())
         some = some or bool(writes)
-        reads = {
-            tuple([simplify(each, inside) for each in e.indices])
-            for e in all_exprs(block)
-            if type(e) is Load and e.buffer is buffer
-        }
-        for it in spatial if writes else ():
+        reads: dict[tuple[Expr, ...], Spot] = {}
+        for spot in spots(block, buffer, is_store=False):
+            indices = tuple([simplify(each, inside) for each in spot.indices])
+            reads[indices] = Spot(indices, spot.loops)
+        for it in iters if writes else ():
             needs = [
-                _need(access, it, _solve(indices, spatial, access).get(it.var))
-                for indices in reads
+                _need(access, it, _solve(spot, iters, access).get(it.var))
+                for spot in reads.values()
                 for access in writes
             ]
             if _are_known(needs):
@@ -221,26 +256,28 @@ def _is_less(a: _Need, b: _Need, domain: Domain) -> bool:
     return can_prove(a.span.extent(domain) < b.span.extent(domain), domain)
 
 
-def _check_whole(old: Place, new: Place, shared: int, step: str) -> None:
+def _check_whole(
+    old: Place, new: Place, shared: int, kinds: tuple[str, ...], step: str
+) -> None:
     """Refuse where the moved block may leave out a point that it computed before, in an iteration
     of the loops around both nests, or computes others."""
     domain = Place(old.function, old.path[: shared + 2]).domain()
     outer = _loops_around(old, shared)
-    spans = [_spans(place, outer, domain) for place in (old, new)]
+    spans = [_spans(place, outer, domain, kinds) for place in (old, new)]
     _check_reduced(old, outer, step)
-    spatial = [it for it in new.node.iters if it.kind == "spatial"]
-    values = [it.binding for it in spatial]
+    iters = [it for it in new.node.iters if it.kind in kinds]
+    values = [it.binding for it in iters]
     loops = new.loops[outer:]
     reducing = [it.binding for it in new.node.iters if it.kind != "spatial"]
     inside = new.domain()
     known = inside
-    for it in spatial:
+    for it in iters:
         known = known.given(it.binding >= 0).given(it.binding < it.extent)
     is_whole = all(can_prove(part, known) for part in conjuncts(new.node.predicate))
     for loop in loops:
         is_bound = any(uses(value, (loop.var,)) for value in (*values, *reducing))
         is_whole = is_whole and (is_bound or can_prove(loop.extent >= 1, domain))
-    for it, before, after in zip(spatial, *spans):
+    for it, before, after in zip(iters, *spans):
         last = it.extent - 1
         is_whole = is_whole and before is not None and after is not None and (
             can_prove(after.lo <= larger(before.lo, index(0), domain), domain)
@@ -248,6 +285,9 @@ def _check_whole(old: Place, new: Place, shared: int, step: str) -> None:
         )  # fmt: skip
         if is_whole and not _is_within(before, after, it, domain):
             is_whole = False
+    if "reduce" in kinds:
+        at = new.up_to(loops[0]) if loops else new
+        is_whole = is_whole and is_injective(values, loops, inside) and is_init_first(at, new)
     if not is_whole or not fills(values, loops, inside):
         reason = f"what {new.node.name!r} can compute in all iterations is not shown to be the whole"
         refuse(old.function, f"{step}: {reason} that it computes", old.node.name)
@@ -258,7 +298,7 @@ def _check_reduced(place: Place, outer: int, step: str) -> None:
     reducing = [it for it in place.node.iters if it.kind == "reduce"]
     loops, domain = place.loops[outer:], place.domain()
     is_whole = fills([it.binding for it in reducing], loops, domain)
-    for it, span in zip(reducing, _spans(place, outer, domain, "reduce")):
+    for it, span in zip(reducing, _spans(place, outer, domain, ("reduce",))):
         is_whole = is_whole and span is not None and (
             can_prove(span.lo <= 0, domain) and can_prove(span.hi >= it.extent - 1, domain)
         )  # fmt: skip
@@ -279,9 +319,9 @@ def _loops_around(place: Place, shared: int) -> int:
 
 
 def _spans(
-    place: Place, outer: int, domain: Domain, kind: str = "spatial"
+    place: Place, outer: int, domain: Domain, kinds: tuple[str, ...]
 ) -> list[Span | None]:
-    """The values of the iterators of a kind, over all loops but the first `outer` ones."""
+    """The values of the iterators of some kinds, over all loops but the first `outer` ones."""
     inside = domain
     ranges: dict[Var, Span | None] = {}
     for loop in place.loops[outer:]:
@@ -289,7 +329,7 @@ def _spans(
         last = relax(simplify(loop.start + loop.extent - 1, inside), ranges, inside)
         ranges[loop.var] = Span(first.lo, last.hi) if first and last else None
         inside = inside.bind(loop.var, loop.start, loop.extent)
-    return [relax(it.binding, ranges, inside) for it in place.node.iters if it.kind == kind]
+    return [relax(it.binding, ranges, inside) for it in place.node.iters if it.kind in kinds]
 
 
 def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
@@ -327,8 +367,8 @@ def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
                 refuse(function, f"{step}: {problem}", loop.var.name)
 
 
-def _movable(function: Function, place: Place, step: str) -> Store:
-    """The store of a complete or reduction block whose result stays inside the function."""
+def _movable(function: Function, place: Place, step: str) -> tuple[Buffer, Spot]:
+    """The buffer that a complete or reduction block writes, which stays inside the function, and where."""
     block = place.node
 
     def deny(reason: str):
@@ -345,8 +385,9 @@ def _movable(function: Function, place: Place, step: str) -> Store:
     if others:
         names = ", ".join(others)
         deny(f"{buffer.name!r} is also written by {names}; move the block before decomposing it")
-    stores = [stmt for stmt in walk(block) if type(stmt) is Store]
-    if any(store.indices != stores[0].indices for store in stores):
+    stores = [stmt.indices for stmt in walk(block) if type(stmt) is Store]
+    spot, *more = spots(block, buffer, is_store=True)
+    if not all(map(spot.is_same, more)):
         deny("the block stores to several places, so what a part of it computes is not known")
     kinds = {it.kind for it in block.iters}
     if "ordered" in kinds or ("reduce" in kinds and block.init is None):
@@ -357,22 +398,33 @@ def _movable(function: Function, place: Place, step: str) -> Store:
         if uses(it.extent, around):
             deny(f"the extent of its iterator {it.var.name!r} depends on other iterators")
     own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
-    if own and (kinds <= {"spatial"} or any(e.indices != stores[0].indices for e in own)):
+    if own and (block.init is None or any(e.indices not in stores for e in own)):
         deny(f"the block reads {buffer.name!r}, which it writes itself")
-    if not _is_one_place_each(block, stores[0].indices):
+    if not _is_one_place_each(block, spot):
         deny(f"different points of the block may be one place of {buffer.name!r}, as in a window")
-    return stores[0]
+    return buffer, spot
 
 
-def _is_one_place_each(block: Block, indices: tuple[Expr, ...]) -> bool:
+def _is_one_place_each(block: Block, spot: Spot) -> bool:
     """Whether different spatial points of a block store at different indices."""
+    indices = spot.indices
     spatial = [it for it in block.iters if it.kind == "spatial"]
     if any(is_const(it.extent, 0) for it in spatial):  # there are no points
         return True
     if {it.var for it in spatial if not is_const(it.extent, 1)} <= set(indices):
         return True
-    free = IndexMap(tuple([it.var for it in spatial]), indices)
-    return free.is_injective(assumed([it.extent for it in spatial]))
+    if not all(starts_at_zero(loop) and is_const(loop.extent) for loop in spot.loops):
+        return False
+    inputs, extents = _unknowns(tuple(spatial), spot)
+    return IndexMap(inputs, indices).is_injective(extents)
+
+
+def _unknowns(
+    iters: tuple[BlockIter, ...], spot: Spot
+) -> tuple[tuple[Var, ...], tuple[int, ...]]:
+    """What tells an access of a block from others: its iterators, and the loops in its body."""
+    inputs = (*[it.var for it in iters], *[loop.var for loop in spot.loops])
+    return inputs, assumed([*[it.extent for it in iters], *[loop.extent for loop in spot.loops]])
 
 
 def _check_target(
@@ -412,37 +464,36 @@ class _Need:
     limit: Expr | None
 
 
-def _needed(block: Block, store: Store, loop: For, domain: Domain) -> dict[Var, _Need]:
+def _needed(
+    block: Block, buffer: Buffer, spot: Spot, loop: For, domain: Domain
+) -> dict[Var, _Need]:
     """What the accesses below the loop need of spatial iterators; those in full are left out."""
     spatial = tuple([it for it in block.iters if it.kind == "spatial"])
     found: dict[Var, list[_Need | None]] = {it.var: [] for it in spatial}
-    for access in accesses(loop.body, store.buffer, domain):
-        values = _solve(store.indices, spatial, access)
+    for access in accesses(loop.body, buffer, domain):
+        values = _solve(spot, spatial, access)
         for it in spatial:
             found[it.var].append(_need(access, it, values.get(it.var)))
     return {var: _unite(needs, domain) for var, needs in found.items() if _are_known(needs)}
 
 
-def _solve(
-    indices: tuple[Expr, ...], spatial: tuple[BlockIter, ...], access: Access
-) -> dict[Var, Expr]:
-    """The iterators whose instance touches, at `indices`, the element that an access touches, where
-    they are found.
+def _solve(spot: Spot, iters: tuple[BlockIter, ...], access: Access) -> dict[Var, Expr]:
+    """The iterators whose instance touches, at a spot, the element that an access touches, where they
+    are found.
 
     An iterator that is an index itself is read off; otherwise the map from iterators to the stored
     place is inverted, and the access put through it, so that a remapped buffer gives back plain
     indices: (k//512*512 + k%512) is k again.
     """
     found: dict[Var, Expr] = {}
-    for stored, loaded in zip(indices, access.indices):
+    for stored, loaded in zip(spot.indices, access.indices):
         if type(stored) is Var:
             found.setdefault(stored, loaded)
-    if len(found) < len(spatial):
-        iterators = tuple([it.var for it in spatial])
-        extents = assumed([it.extent for it in spatial])
-        inverse = IndexMap(iterators, indices).inverse(extents)
+    if not all(it.var in found for it in iters):
+        inputs, extents = _unknowns(iters, spot)
+        inverse = IndexMap(inputs, spot.indices).inverse(extents)
         if inverse is not None:
-            solved = zip(iterators, inverse.apply(access.indices, access.domain))
+            solved = zip(inputs, inverse.apply(access.indices, access.domain))
             found = {**dict(solved), **found}
     return found
 
