@@ -20,7 +20,7 @@ from tensorc.arith.spans import (
 )
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, Let, Seq, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, Let, Seq, Stmt, Store
 from tensorc.ir.walk import all_exprs, substitute, substmts, uses, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
@@ -29,6 +29,7 @@ from tensorc.schedule.locate import (
     constant,
     find_block,
     refuse,
+    starts_at_zero,
     version_of,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "buffers_read",
     "buffers_written",
     "clamp",
+    "is_one_place_each",
     "larger",
     "loads",
     "read_region",
@@ -52,6 +54,7 @@ __all__ = [
     "spots",
     "stores_always",
     "unite",
+    "unknowns",
     "write_region",
     "writers",
 ]
@@ -169,6 +172,28 @@ def spots(block: Block, buffer: Buffer, is_store: bool) -> tuple[Spot, ...]:
         moving = tuple([loop for loop in loops if any(uses(e, (loop.var,)) for e in over)])
         spots.append(Spot(over, moving))
     return tuple(spots)
+
+
+def is_one_place_each(block: Block, spot: Spot) -> bool:
+    """Whether different spatial points of a block store at different indices."""
+    indices = spot.indices
+    spatial = [it for it in block.iters if it.kind == "spatial"]
+    if any(is_const(it.extent, 0) for it in spatial):  # there are no points
+        return True
+    if {it.var for it in spatial if not is_const(it.extent, 1)} <= set(indices):
+        return True
+    if not all(starts_at_zero(loop) and is_const(loop.extent) for loop in spot.loops):
+        return False
+    inputs, extents = unknowns(tuple(spatial), spot)
+    return IndexMap(inputs, indices).is_injective(extents)
+
+
+def unknowns(
+    iters: tuple[BlockIter, ...], spot: Spot
+) -> tuple[tuple[Var, ...], tuple[int, ...]]:
+    """What tells an access of a block from others: its iterators, and the loops in its body."""
+    inputs = (*[it.var for it in iters], *[loop.var for loop in spot.loops])
+    return inputs, assumed([*[it.extent for it in iters], *[loop.extent for loop in spot.loops]])
 
 
 def readers(function: Function, buffer: Buffer) -> tuple[Block, ...]:

@@ -319,6 +319,86 @@ function pool(A: float32[9, 9], out C: float32[9, 9])
         assert_same(before, after)
 
 
+LIFTED = """
+function pool(A: float32[8], out C: float32[8])
+  alloc P: float32[10]
+  for io in 0 .. 2
+    for p in 0 .. 6
+      block P
+        spatial i: 10 = io * 4 + p
+        P[i] = if_then_else(i >= 1 and i < 9, A[i - 1], float32(0.0))
+    for ii in 0 .. 4
+      block C
+        spatial i: 8 = io * 4 + ii
+        C[i] = P[i] + P[i + 2]
+"""
+
+
+def test_padding_is_filled_ahead_of_loops_with_other_blocks():
+    before = parse(LIFTED)
+    after, _ = decompose_padding(before, "P", "io")
+    assert (
+        show(after)
+        == """\
+function pool(A: float32[8], out C: float32[8])
+  alloc P: float32[10]
+  for P_pad.io in 0 .. 2
+    for P_pad.p in 0 .. 6
+      block P_pad
+        spatial i: 10 = P_pad.io * 4 + P_pad.p
+        P[i] = float32(0.0)
+  for io in 0 .. 2
+    for p in 0 .. 6
+      block P
+        spatial i: 8 = io * 4 + p - 1
+        where io * 4 + p >= 1 and io * 4 + p < 9
+        P[i + 1] = A[i]
+    for ii in 0 .. 4
+      block C
+        spatial i: 8 = io * 4 + ii
+        C[i] = P[i] + P[i + 2]"""
+    )
+    assert_same(before, after)
+    assert_same(before, decompose_padding(before, "P", "p")[0])
+
+
+def test_padding_is_not_filled_ahead_where_it_does_not_last():
+    step = "decompose_padding(block 'P', loop 'io'): the loop holds more than the block, and "
+    # what a tile of a window writes lies where the next one has its padding
+    window = LIFTED.replace("P: float32[10]", "P: float32[6]").replace("P[i]", "P[i % 6]")
+    window = window.replace("P[i + 2]", "P[(i + 2) % 6]")
+    assert refusal(decompose_padding, parse(window), "P", "io") == (
+        step + "different points of it may be one place of 'P'"
+    )
+    # the filler would be read instead of what an iteration before has made
+    late = parse(LIFTED.replace("P[i + 2]", "P[max(i - 2, 0)]"))
+    assert refusal(decompose_padding, late, "P", "io") == (
+        step + "'P' may be read in other iterations than it is written in"
+    )
+    twice = LIFTED.replace("    for ii", """\
+    for q in 0 .. 1
+      block Q
+        spatial i: 1 = q
+        P[i] = float32(0.0)
+    for ii""")
+    assert refusal(decompose_padding, parse(twice), "P", "io") == (
+        step + "'P' is also written by Q"
+    )
+    guarded = LIFTED.replace("    for p in 0 .. 6\n      block P\n        spatial i: 10 = io * 4 + p\n  ", """\
+    if io >= 0
+      for p in 0 .. 6
+        block P
+          spatial i: 10 = io * 4 + p
+    """)
+    assert refusal(decompose_padding, parse(guarded), "P", "io") == (
+        "decompose_padding(block 'P', loop 'io'): the block stands under a condition there"
+    )
+    lanes = parse(LIFTED.replace("io in 0 .. 2", "io in 0 .. 2 parallel"))
+    assert refusal(decompose_padding, lanes, "P", "io") == (
+        "decompose_padding(block 'P', loop 'io'): loop 'io' is parallel; do this while it is serial"
+    )
+
+
 def test_decompose_padding_refuses_other_loops():
     pad = parse(PAD)
     assert refusal(decompose_padding, parallel(pad, "P.i"), "P", "P.i") == (

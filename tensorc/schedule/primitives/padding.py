@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as replaced
+from itertools import takewhile
 from typing import NoReturn
 
 from tensorc.arith import affine, simplify
@@ -32,9 +33,16 @@ from tensorc.ir.expr import (
 )
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import identity, update_of
-from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store
 from tensorc.ir.walk import replace_buffers, substitute, substitute_stmt, uses
-from tensorc.schedule.legality import CONCURRENT, conjuncts, is_plain, overlap
+from tensorc.schedule.legality import (
+    CONCURRENT,
+    are_reads_covered,
+    conjuncts,
+    is_plain,
+    overlap,
+    touches,
+)
 from tensorc.schedule.locate import (
     Place,
     block_places,
@@ -58,7 +66,7 @@ from tensorc.schedule.primitives.caching import (
     spatial_nest,
 )
 from tensorc.schedule.primitives.domains import own_loops, reiterated
-from tensorc.schedule.regions import writers
+from tensorc.schedule.regions import is_one_place_each, spots, writers
 
 
 def pad_einsum(
@@ -277,8 +285,9 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     predicate.
 
     Requires: the block stores ``if_then_else(condition, value, constant)`` or such a select, and
-    reads not what it writes; the loops from `loop` inward are serial and hold nothing else; the
-    condition bounds an iterator.
+    reads not what it writes; the loops from `loop` inward are serial; the condition bounds an
+    iterator. Where these loops hold other blocks: the block alone writes the buffer, each of its
+    points a place of its own, and all that is read of it was written in the same iterations.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -287,7 +296,10 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     node: Block = place.node
     loops = _loops_inside(place, at.node, step)
     store, condition, value, filler = _padding(place, step)
-    whole = _whole_ranges(node, loops)
+    own = _own_loops(place, loops)
+    if len(own) < len(loops):
+        _check_lifted(place, at, store, step)
+    whole = _whole_ranges(node, own)
     moving = [it for it in node.iters if uses(it.binding, [each.var for each in loops])]
     ranges, rest = _interior(node, moving, condition, root_domain(function))
     if not ranges:
@@ -321,12 +333,13 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
     simple = [simplify(each, place.domain()) for each in inside]
     predicate = logical_and(node.predicate, *[each for each in simple if not is_const(each, True)])
     inner: Stmt = Block(node.name, tuple(iters), predicate, None, body, node.annotations)
-    for each in reversed(loops):
+    for each in reversed(own):
         extent = extents.get(each.var, each.extent)
         inner = For(each.var, each.start, extent, each.kind, inner, each.annotations)
     name = fresh_block(function, f"{block}_pad")
     fill = _fill(function, node, loops, name, Store(store.buffer, store.indices, filler))
-    changed = insert_before(find_loop(replace(at, inner), loop), fill)
+    changed = replace(place.up_to(own[0] if own else node), inner)
+    changed = insert_before(find_loop(changed, loop), fill)
     for each in at.loops:
         if each.kind in (*CONCURRENT, "vectorized"):
             spread = find_loop(changed, each.var.name)
@@ -337,19 +350,44 @@ def decompose_padding(function: Function, block: str, loop: str) -> tuple[Functi
 
 
 def _loops_inside(place: Place, at: For, step: str) -> tuple[For, ...]:
-    """The loops from `at` inward to the block: serial, nothing else in them."""
+    """The loops from `at` inward to the block, which are serial."""
     function = place.function
     position = next((i for i, stmt in enumerate(place.path) if stmt is at), None)
     if position is None:
         refuse(function, f"{step}: the loop is not around the block", at.var.name)
     loops = tuple([stmt for stmt in place.path[position:-1] if type(stmt) is For])
-    if len(loops) < len(place.path) - 1 - position:
-        refuse(function, f"{step}: the loop holds more than the block", at.var.name)
+    if any(type(stmt) not in (For, Seq) for stmt in place.path[position:-1]):
+        refuse(function, f"{step}: the block stands under a condition there", at.var.name)
     for each in loops:
         if each.kind != "serial":
             reason = f"loop {each.var.name!r} is {kind_text(each)}; do this while it is serial"
             refuse(function, f"{step}: {reason}", each.var.name)
     return loops
+
+
+def _own_loops(place: Place, loops: Sequence[For]) -> tuple[For, ...]:
+    """Those of the loops, the innermost ones, that hold nothing but the block."""
+    inner = list(takewhile(lambda stmt: type(stmt) is For, reversed(place.path[:-1])))
+    return tuple([loop for loop in loops if any(loop is each for each in inner)])
+
+
+def _check_lifted(place: Place, at: Place, store: Store, step: str) -> None:
+    """Refuse to fill the padding ahead of other blocks' iterations where it may not last, or cover
+    what they read."""
+    function, node, buffer = place.function, place.node, store.buffer
+    others = [other.name for other in writers(function, buffer) if other is not node]
+    if others:
+        reason = f"{buffer.name!r} is also written by {', '.join(others)}"
+        refuse(function, f"{step}: the loop holds more than the block, and {reason}", node.name)
+    spot = spots(node, buffer, is_store=True)[0]
+    if not is_one_place_each(node, spot):
+        reason = f"different points of it may be one place of {buffer.name!r}"
+        refuse(function, f"{step}: the loop holds more than the block, and {reason}", node.name)
+    root = Place(function, (function.body,))
+    found = touches(block_places(root), (buffer,))
+    if not are_reads_covered(found):
+        reason = f"{buffer.name!r} may be read in other iterations than it is written in"
+        refuse(function, f"{step}: the loop holds more than the block, and {reason}", at.node.var.name)
 
 
 def _whole_ranges(node: Block, loops: Sequence[For]) -> list[BlockIter]:
@@ -443,5 +481,6 @@ def _fill(function: Function, node: Block, loops: Sequence[For], name: str, stor
     predicate = substitute(node.predicate, values)
     nest: Stmt = Block(name, iters, predicate, None, substitute_stmt(store, copies))
     for var, each in reversed(new):
-        nest = For(var, each.start, each.extent, each.kind, nest, each.annotations)
+        start, extent = substitute(each.start, values), substitute(each.extent, values)
+        nest = For(var, start, extent, each.kind, nest, each.annotations)
     return nest

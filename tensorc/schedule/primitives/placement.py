@@ -46,17 +46,16 @@ from tensorc.schedule.locate import (
     refuse,
     remove,
     replace,
-    starts_at_zero,
 )
 from tensorc.schedule.regions import (
     Access,
     Span,
     Spot,
     accesses,
-    assumed,
     block_domain,
     buffers_read,
     buffers_written,
+    is_one_place_each,
     larger,
     loads,
     readers,
@@ -65,6 +64,7 @@ from tensorc.schedule.regions import (
     smaller,
     spots,
     unite,
+    unknowns,
     writers,
 )
 
@@ -400,31 +400,9 @@ def _movable(function: Function, place: Place, step: str) -> tuple[Buffer, Spot]
     own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
     if own and (block.init is None or any(e.indices not in stores for e in own)):
         deny(f"the block reads {buffer.name!r}, which it writes itself")
-    if not _is_one_place_each(block, spot):
+    if not is_one_place_each(block, spot):
         deny(f"different points of the block may be one place of {buffer.name!r}, as in a window")
     return buffer, spot
-
-
-def _is_one_place_each(block: Block, spot: Spot) -> bool:
-    """Whether different spatial points of a block store at different indices."""
-    indices = spot.indices
-    spatial = [it for it in block.iters if it.kind == "spatial"]
-    if any(is_const(it.extent, 0) for it in spatial):  # there are no points
-        return True
-    if {it.var for it in spatial if not is_const(it.extent, 1)} <= set(indices):
-        return True
-    if not all(starts_at_zero(loop) and is_const(loop.extent) for loop in spot.loops):
-        return False
-    inputs, extents = _unknowns(tuple(spatial), spot)
-    return IndexMap(inputs, indices).is_injective(extents)
-
-
-def _unknowns(
-    iters: tuple[BlockIter, ...], spot: Spot
-) -> tuple[tuple[Var, ...], tuple[int, ...]]:
-    """What tells an access of a block from others: its iterators, and the loops in its body."""
-    inputs = (*[it.var for it in iters], *[loop.var for loop in spot.loops])
-    return inputs, assumed([*[it.extent for it in iters], *[loop.extent for loop in spot.loops]])
 
 
 def _check_target(
@@ -490,7 +468,7 @@ def _solve(spot: Spot, iters: tuple[BlockIter, ...], access: Access) -> dict[Var
         if type(stored) is Var:
             found.setdefault(stored, loaded)
     if not all(it.var in found for it in iters):
-        inputs, extents = _unknowns(iters, spot)
+        inputs, extents = unknowns(iters, spot)
         inverse = IndexMap(inputs, spot.indices).inverse(extents)
         if inverse is not None:
             solved = zip(inputs, inverse.apply(access.indices, access.domain))
