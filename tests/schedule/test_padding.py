@@ -370,7 +370,7 @@ def test_padding_is_not_filled_ahead_where_it_does_not_last():
     assert refusal(decompose_padding, parse(window), "P", "io") == (
         step + "different points of it may be one place of 'P'"
     )
-    # the filler would be read instead of what an iteration before has made
+    # in a loop around, the filler would be read instead of what an iteration before has made
     late = parse(LIFTED.replace("P[i + 2]", "P[max(i - 2, 0)]"))
     assert refusal(decompose_padding, late, "P", "io") == (
         step + "'P' may be read in other iterations than it is written in"

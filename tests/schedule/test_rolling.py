@@ -159,7 +159,8 @@ def test_refusals():
     assert refusal(rolling_buffer, compute_at(apart, "T", "C.i"), "T", "T") == (
         step + "'i' is not of the form C.i * step + another loop"
     )
-    assert refusal(rolling_buffer, compute_at(blur, "T", "C.j"), "T", "T") == (
+    columns = parse(BLUR.replace("T[i + 1, j] + T[i + 2, j]", "T[i, j]"))
+    assert refusal(rolling_buffer, compute_at(columns, "T", "C.j"), "T", "T") == (
         step + "'j' is not of the form C.j * step + another loop"
     )
 
@@ -232,3 +233,96 @@ def test_the_iterations_of_a_window_do_not_run_again():
         "again"
     )
     split(compute_at(parse(BLUR), "T", "C.i"), "C.i", (None, 3), "shift")
+
+
+def test_a_window_of_an_outer_loop():
+    """In C.j nothing overlaps: rows are kept from one iteration of C.i to the next, columns all."""
+    before = compute_at(parse(BLUR), "T", "C.j")
+    after = rolling_buffer(before, "T", "T")
+    assert (
+        show(after)
+        == """\
+function blur(A: float32[10, 8], out C: float32[8, 8])
+  alloc T: float32[3, 8]
+  for C.i in 0 .. 8
+    for C.j in 0 .. 8
+      for T.i in 0 .. 3
+        block T
+          spatial i: 10 = C.i + T.i
+          spatial j: 8 = C.j
+          where C.i == 0 or T.i >= 2
+          T[i % 3, j] = A[i, j] * float32(2.0)
+      block C
+        spatial i: 8 = C.i
+        spatial j: 8 = C.j
+        C[i, j] = T[i % 3, j] + T[(i + 1) % 3, j] + T[(i + 2) % 3, j]"""
+    )
+    assert_same(before, after)
+    lanes = Schedule(parse(BLUR))
+    lanes.parallel("C.j")
+    lanes.compute_at("T", "C.j")
+    assert refusal(rolling_buffer, lanes.function, "T", "T").endswith("must run in order")
+
+
+@pytest.mark.parametrize("tiles", [(4, 4), (3, 4), (4, 3), (3, 8), (8, 3), (5, 5)])
+@pytest.mark.parametrize("taps", [(2, 2), (2, 0), (0, 2), (3, 1)])
+def test_windows_of_tiles_in_two_dimensions(tiles, taps):
+    rows, columns = 8 + taps[0], 8 + taps[1]
+    reads = " + ".join(
+        f"T[i + {y}, j + {x}]" for y in range(taps[0] + 1) for x in range(taps[1] + 1)
+    )
+    s = Schedule(
+        parse(f"""
+function blur(A: float32[{rows}, {columns}], out C: float32[8, 8])
+  alloc T: float32[{rows}, {columns}]
+  for T.i in 0 .. {rows}
+    for T.j in 0 .. {columns}
+      block T
+        spatial i: {rows} = T.i
+        spatial j: {columns} = T.j
+        T[i, j] = A[i, j] * float32(2.0)
+  for C.i in 0 .. 8
+    for C.j in 0 .. 8
+      block C
+        spatial i: 8 = C.i
+        spatial j: 8 = C.j
+        C[i, j] = {reads}
+""")
+    )
+    before = s.function
+    i0, i1 = s.split("C.i", (None, tiles[0]), tail="mask")
+    j0, j1 = s.split("C.j", (None, tiles[1]), tail="mask")
+    s.reorder(i0, j0, i1, j1)
+    s.compute_at("T", j0)
+    if not any(taps[axis] and tiles[axis] < 8 for axis in (0, 1)):
+        assert "do not overlap" in refusal(rolling_buffer, s.function, "T", "T")
+        return
+    s.rolling_buffer("T", "T")
+    assert_same(before, s.function)
+
+
+@pytest.mark.parametrize(("scale", "tile"), [(2, 5), (2, 3), (3, 4), (3, 7)])
+def test_a_window_that_moves_unevenly(scale, tile):
+    count, size = -(-24 // tile), (tile - 1) // scale + 4
+    rows = (24 - 1) // scale + 3
+    before = parse(f"""
+function upscale(A: float32[{rows}], out C: float32[24])
+  alloc B: float32[{rows}]
+  for io in 0 .. {count}
+    for r in 0 .. {size}
+      block B
+        spatial i: {rows} = io * {tile} // {scale} + r
+        where io * {tile} // {scale} + r < {rows}
+        B[i] = A[i] * float32(2.0)
+    for ii in 0 .. {tile}
+      block C
+        spatial i: 24 = io * {tile} + ii
+        where io * {tile} + ii < 24
+        C[i] = B[i // {scale}] + B[i // {scale} + 2]
+""")
+    after = rolling_buffer(before, "B", "B")
+    assert f"where (io == 0 or r >= {size - -(-tile // scale)})" in show(after)
+    assert f"alloc B: float32[{size}]" in show(after)
+    assert_same(before, after)
+    backward = parse(show(before).replace(f"io * {tile} // {scale} + r", f"({count} - io) * {tile} // {scale} + r"))
+    assert refusal(rolling_buffer, backward, "B", "B").endswith("not of the form io * step + another loop")
