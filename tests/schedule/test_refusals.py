@@ -61,7 +61,8 @@ function sum(A: float32[8, 6], out C: float32[8])
         ),
         (
             PAIR, (("merge", (("T.i", "B.i"),)),), ("decompose_padding", ("B", "T.i")),
-            "decompose_padding(block 'B', loop 'T.i'): the loop holds more than the block",
+            "decompose_padding(block 'B', loop 'T.i'): it stores no if_then_else(condition, value, "
+            "constant)",
         ),
         (
             PAIR, (), ("reverse_compute_inline", ("T",)),
