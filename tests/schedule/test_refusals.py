@@ -60,11 +60,6 @@ function sum(A: float32[8, 6], out C: float32[8])
             "transform_block_layout(block 'T'): the map takes 1 indices, the block has 2 iterators",
         ),
         (
-            PAIR, (("merge", (("T.i", "B.i"),)),), ("decompose_padding", ("B", "T.i")),
-            "decompose_padding(block 'B', loop 'T.i'): it stores no if_then_else(condition, value, "
-            "constant)",
-        ),
-        (
             PAIR, (), ("reverse_compute_inline", ("T",)),
             "reverse_compute_inline(block 'T'): it must read one internal buffer that one block "
             "writes and nothing else reads; there are none",
