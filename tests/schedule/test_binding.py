@@ -95,9 +95,7 @@ def test_refusals_of_an_axis():
         + ", ".join(THREAD_AXES)
     )
     function = bind(copy(), "C.i", "blockIdx.x")
-    assert refused(bind, function, "C.i", "blockIdx.y") == (
-        "bind(loop 'C.i', 'blockIdx.y'): the loop is bound to blockIdx.x already"
-    )
+    assert show(bind(function, "C.i", "blockIdx.y")) == show(bind(copy(), "C.i", "blockIdx.y"))
     assert refused(bind, function, "C.j", "blockIdx.x") == (
         "bind(loop 'C.j', 'blockIdx.x'): loop 'C.i' around or in it is bound to that axis, which has one index"
     )
@@ -134,12 +132,11 @@ def test_refusals_of_iterations():
     )
 
 
-def test_a_bound_loop_has_its_kind():
+def test_the_last_kind_of_a_loop_counts():
     function = bind(copy(), "C.j", "threadIdx.x")
     for step in (parallel, vectorize, unroll):
-        assert refused(step, function, "C.j") == (
-            f"{step.__name__}(loop 'C.j'): the loop is bound to threadIdx.x already"
-        )
+        assert show(step(function, "C.j")) == show(step(copy(), "C.j"))
+        assert show(bind(step(copy(), "C.j"), "C.j", "threadIdx.x")) == show(function)
     assert refused(split, function, "C.j", (None, 2)) == (
         "split(loop 'C.j'): the loop is bound to threadIdx.x; only serial loops can be"
     )

@@ -504,11 +504,11 @@ def test_one_vectorized_loop_on_a_path():
     )
 
 
-def test_a_loop_has_one_kind():
-    function = unroll(copy(), "C.j")
-    assert (
-        refused(vectorize, function, "C.j") == "vectorize(loop 'C.j'): the loop is unrolled already"
-    )
+def test_the_last_kind_of_a_loop_counts():
+    serial = copy()
+    for first in (parallel, unroll, vectorize):
+        for last in (parallel, unroll, vectorize):
+            assert show(last(first(serial, "C.j"), "C.j")) == show(last(serial, "C.j"))
 
 
 def test_a_parallel_loop_does_not_move_into_lanes():

@@ -9,7 +9,7 @@ from tensorc.ir.stmt import THREAD_AXES, For, annotate, annotation
 from tensorc.ir.walk import uses, walk, walk_expr
 from tensorc.schedule.legality import check_iterations_apart
 from tensorc.schedule.locate import Place, block_places, constant, find_loop, refuse, replace, root_domain
-from tensorc.schedule.primitives.loops import check_iterators, check_serial
+from tensorc.schedule.primitives.loops import check_iterators
 
 _ONE_NUMBER = "a kernel starts with one number of threads"
 
@@ -21,6 +21,8 @@ def bind(function: Function, loop: str, thread_axis: str) -> Function:
 
     A kernel is an outermost loop with all below it. On a CPU, loops bound to "blockIdx" are parallel and the others
     serial.
+
+    A kind or an axis that the loop had is no more.
 
     Requires what `parallel` does; that no loop around or below is bound to the same axis, which would be one and the
     same index there; and an extent that the kernel's start can tell: constant for "vthread", else made of the
@@ -34,7 +36,6 @@ def bind(function: Function, loop: str, thread_axis: str) -> Function:
     node: For = place.node
     if node.kind == "thread" and _axis(node) == thread_axis:
         return function
-    check_serial(step, place)
     _check_path(step, place, thread_axis)
     _check_extent(step, place, thread_axis)
     places = block_places(place)

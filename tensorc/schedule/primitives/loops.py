@@ -466,8 +466,9 @@ def parallel(function: Function, loop: str) -> Function:
 
     for v in 0 .. E: B  ->  for v in 0 .. E parallel: B
 
-    Requires a serial loop that is bound to no reduce iterators of the blocks below, and iterations
-    that touch no element that another one writes (or only write the same values there).
+    A kind that the loop had is no more. Requires a loop that is bound to no reduce iterators of the
+    blocks below, and iterations that touch no element that another one writes (or only write the same
+    values there).
     Loops inside vectorized ones are not for tasks. Raises ScheduleError where a requirement is not
     met.
     """
@@ -475,7 +476,6 @@ def parallel(function: Function, loop: str) -> Function:
     place = find_loop(function, loop)
     if place.node.kind == "parallel":
         return function
-    check_serial(step, place)
     outer = next((each for each in place.loops if each.kind == "vectorized"), None)
     if outer is not None:
         refuse(function, f"{step}: it lies in the vectorized loop {outer.var.name!r}", loop)
@@ -483,13 +483,6 @@ def parallel(function: Function, loop: str) -> Function:
     check_iterators(step, place, places)
     check_iterations_apart(step, place, places)
     return _with_kind(place, "parallel")
-
-
-def check_serial(step: str, place: Place) -> None:
-    """Refuse a loop that has a kind already."""
-    node: For = place.node
-    if node.kind != "serial":
-        refuse(place.function, f"{step}: the loop is {kind_text(node)} already", node.var.name)
 
 
 def check_iterators(
@@ -517,13 +510,16 @@ def _refuse_kind(step: str, place: Place, block: Block, it: BlockIter, why: str)
 
 def _with_kind(place: Place, kind: LoopKind) -> Function:
     node: For = place.node
-    return replace(place, For(node.var, node.start, node.extent, kind, node.body, node.annotations))
+    notes = annotate(node.annotations, "thread", None)
+    return replace(place, For(node.var, node.start, node.extent, kind, node.body, notes))
 
 
 def vectorize(function: Function, loop: str) -> Function:
     """Let the iterations of a loop be the lanes of vectors.
 
     for v in 0 .. 8: B  ->  for v in 0 .. 8 vectorized: B
+
+    A kind that the loop had is no more.
 
     Requires what `parallel` does, a constant extent of at most 1024, and no vectorized or parallel
     loop on the way below it nor a vectorized one above. A loop of reduce iterators may be
@@ -535,7 +531,6 @@ def vectorize(function: Function, loop: str) -> Function:
     place = find_loop(function, loop)
     if place.node.kind == "vectorized":
         return function
-    check_serial(step, place)
     lanes = _check_count(step, place, GREATEST_LANES, "lanes")
     if lanes < 1:
         return function
@@ -588,13 +583,12 @@ def unroll(function: Function, loop: str) -> Function:
 
     for v in 0 .. 4: B  ->  for v in 0 .. 4 unrolled: B
 
-    Requires a serial loop with a constant extent of at most 1024. Raises ScheduleError where it has
-    not.
+    A kind that the loop had is no more. Requires a constant extent of at most 1024. Raises
+    ScheduleError where it is not so.
     """
     step = f"unroll(loop {loop!r})"
     place = find_loop(function, loop)
     if place.node.kind == "unrolled":
         return function
-    check_serial(step, place)
     _check_count(step, place, GREATEST_UNROLL, "copies")
     return _with_kind(place, "unrolled")
