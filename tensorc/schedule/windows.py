@@ -19,13 +19,19 @@ from tensorc.schedule.legality import (
     overlap,
     touches,
 )
-from tensorc.schedule.locate import Place, block_places, find_loop, fresh, loop_names, refuse
+from tensorc.schedule.locate import Place, block_places, find_block, find_loop, fresh, loop_names, refuse
 from tensorc.schedule.regions import Span, accesses, clamp, unite
 
 
 def name_of(place: Place) -> str:
     """The name of the loop or block at a place."""
     return place.node.var.name if type(place.node) is For else place.node.name
+
+
+def place_of(function: Function, place: Place) -> Place:
+    """The place of the loop or block of the same name in a function that was changed there."""
+    find = find_loop if type(place.node) is For else find_block
+    return find(function, name_of(place))
 
 
 def needed(at: Place, old: Buffer, domain: Domain) -> tuple[Span, ...]:

@@ -218,11 +218,6 @@ function never(A: float32[4], out C: float32[0])
         "reindex(block 'C', buffer 'C'): 'C' is also written by C_init; "
         "reindex the block before decomposing it"
     )
-    moved = compute_at(parse(REVERSE.replace("5 - j", "j")), "T", "D.j")
-    assert refusal(reindex, moved, "D", "T") == (
-        "reindex(block 'D', buffer 'T'): 'T', in the same nest of loops, writes it; "
-        "cache it before moving that block there"
-    )
     triangle = parse("""
 function triangle(A: float32[6, 6], out C: float32[6])
   for C.i in 0 .. 6
@@ -283,3 +278,83 @@ def test_reindex_cache_refuses():
         "reindex_cache_read(block 'C', buffer 'A'): index 0 of the new layout, i - 1, "
         "may be negative or has no bound"
     )
+
+
+def test_a_copy_in_a_nest_with_other_blocks():
+    before = compute_at(parse(REVERSE.replace("5 - j", "j")), "T", "D.i")
+    after, _ = reindex_cache_read(before, "D", "T", "local", lambda i, j: (i, j))
+    assert show(after).endswith("""\
+        T[i, j] = A[i, j]
+    for T_local.j in 0 .. n
+      block T_local
+        spatial i: 6 = D.i
+        spatial j: n = T_local.j
+        T_local[i, j] = T[j, i]
+    for D.j in 0 .. n
+      block D
+        spatial i: 6 = D.i
+        spatial j: n = D.j
+        D[i, j] = T_local[i, j]""")
+    assert_same(before, after, n=4)
+    after, _ = reindex_cache_write(before, "T", "T", "global", lambda i, j: (j, i))
+    assert """\
+        T_global[j, i] = A[i, j]
+    for T_global.i in 0 .. n
+      block T_global
+        spatial i: n = T_global.i
+        spatial j: 6 = D.i
+        T[i, j] = T_global[j, i]
+""" in show(after)
+    assert_same(before, after, n=4)
+    assert_same(before, reindex(before, "D", "T")[0], n=0)
+
+
+SUMS = """
+function sums(A: float32[8, 6], out C: float32[8], out D: float32[8])
+  for io in 0 .. 3
+    for ii in 0 .. 3
+      for k in 0 .. 6
+        block C
+          spatial i: 8 = io * 3 + ii
+          reduce k: 6 = k
+          where io * 3 + ii < 8
+          init
+            C[i] = float32(0.0)
+          C[i] = C[i] + A[i, k]
+    for di in 0 .. 3
+      block D
+        spatial i: 8 = io * 3 + di
+        where io * 3 + di < 8
+        D[i] = C[i]
+"""
+
+
+def test_a_copy_of_sums_is_made_when_they_are_whole():
+    before = parse(SUMS)
+    after, _ = reindex_cache_write(before, "C", "C", "global", lambda i, k: (7 - i,))
+    assert """\
+    for C_global.ii in 0 .. 3
+      block C_global
+        spatial i: 8 = io * 3 + C_global.ii
+        where io * 3 + C_global.ii < 8
+        C[i] = C_global[7 - i]
+""" in show(after)
+    assert_same(before, after)
+    assert_same(before, reindex_cache_read(before, "D", "C", "global", lambda i: (7 - i,))[0])
+
+
+def test_a_copy_in_a_nest_with_other_blocks_refuses():
+    refused = (
+        "reindex_cache_write(block 'C', buffer 'C'): 'D' reads 'C' before the nest of loops ends, "
+        "where the copy would be made"
+    )
+    args = ("C", "C", "global", lambda i, k: (7 - i,))
+    lanes = parse(SUMS.replace("io in 0 .. 3", "io in 0 .. 3 vectorized"))
+    assert refusal(reindex_cache_write, lanes, *args) == refused
+    late = parse(SUMS.replace("io * 3 + ii < 8\n", "io * 3 + ii < 8 and k < 6\n"))
+    assert refusal(reindex_cache_write, late, *args) == refused
+    never = parse(SUMS.replace("A: float32[8, 6]", "A: float32[8, n]").replace("0 .. 6", "0 .. n")
+                  .replace("k: 6", "k: n"))  # fmt: skip
+    assert refusal(reindex_cache_write, never, *args) == refused
+    shared = parse(SUMS.replace("io in 0 .. 3", "io in 0 .. 3 parallel"))
+    assert_same(shared, reindex_cache_write(shared, *args)[0])

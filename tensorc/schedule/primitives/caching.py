@@ -20,7 +20,6 @@ from tensorc.schedule.locate import (
     Place,
     blocks_below,
     find_block,
-    find_loop,
     fresh,
     fresh_block,
     fresh_buffer,
@@ -46,8 +45,8 @@ from tensorc.schedule.windows import (
     check_parallel,
     fills_window,
     is_defined,
-    name_of,
     needed,
+    place_of,
     trimmed,
     window_nest,
 )
@@ -166,7 +165,7 @@ def _read_window(
     """The function, changed so that a block reads `copy`, with a copy of what it reads just before
     the outermost statement around it in which nothing writes the buffer."""
     at = _outermost_without(place, lambda block: source in buffers_written(block))
-    inside = _place_of(changed, at)
+    inside = place_of(changed, at)
     domain = at.domain()
     spans = tuple([trimmed(span, e) for span, e in zip(needed(inside, copy, domain), copy.shape)])
     if _is_vectorized_around(at) or not is_defined(at, source, spans, domain):
@@ -200,7 +199,7 @@ def _write_window(
     changed = replace(at, replace_buffers(at.node, {target: copy}))
     changed = changed.with_(allocs=(*changed.allocs, copy))
     nest = window_nest(changed, name, copy, target, spans, domain, names)
-    changed = insert_after(_place_of(changed, at), nest)
+    changed = insert_after(place_of(changed, at), nest)
     check_parallel(at, changed, str(refusal).partition(":")[0])
     return changed
 
@@ -211,12 +210,6 @@ def _outermost_without(place: Place, is_user: Callable[[Block], bool]) -> Place:
         if type(stmt) in (For, Block) and not any(map(is_user, blocks_below(stmt))):
             return place.up_to(stmt)
     return place
-
-
-def _place_of(function: Function, place: Place) -> Place:
-    """The place of the loop or block of the same name in a function that was changed there."""
-    find = find_loop if type(place.node) is For else find_block
-    return find(function, name_of(place))
 
 
 def _is_vectorized_around(place: Place) -> bool:

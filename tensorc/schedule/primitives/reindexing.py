@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
 
 from tensorc.arith import Domain, IndexMap, can_prove
-from tensorc.ir.expr import Buffer, Expr, IfThenElse, Load, Var
+from tensorc.errors import ScheduleError
+from tensorc.ir.expr import Buffer, Expr, IfThenElse, Load, Var, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, If, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
 from tensorc.ir.walk import (
     all_exprs,
     exprs,
@@ -22,10 +24,12 @@ from tensorc.ir.walk import (
 from tensorc.schedule.locate import (
     Place,
     find_block,
+    fresh,
     fresh_block,
     fresh_buffer,
     insert_after,
     insert_before,
+    loop_names,
     refuse,
     replace,
     root_domain,
@@ -40,7 +44,16 @@ from tensorc.schedule.primitives.caching import (
     spatial_nest,
 )
 from tensorc.schedule.primitives.layout import as_map, image_of
-from tensorc.schedule.regions import accesses, assumed, buffers_read, buffers_written, writers
+from tensorc.schedule.regions import (
+    accesses,
+    assumed,
+    buffers_read,
+    buffers_written,
+    loads,
+    stores_always,
+    writers,
+)
+from tensorc.schedule.windows import check_parallel, place_of
 
 
 def reindex(function: Function, block: str, buffer: str) -> tuple[Function, str]:
@@ -81,8 +94,9 @@ def reindex_cache_read(
     ->  ``B_global[j // 8, i, j % 8] = B[j, i]``, ``C[i, j] = f(B_global[j // 8, i, j % 8])``
 
     `index_map` takes one index for each iterator of the block. The copy, <buffer>_<scope>, is
-    filled by a block of that name just before the outermost loop of `block`. Returns the function
-    and the new block's name.
+    filled by a block of that name just before the outermost loop of `block`, or, where other blocks in
+    that loop stand in the way, the outermost one that holds `block` alone. Returns the function and the
+    new block's name.
 
     Requires: what `reindex` does of a read; that instances which read different elements have
     different places; and that an init which reads the input is of the same place in all steps.
@@ -104,7 +118,7 @@ def reindex_cache_write(
 
     `index_map` takes one index for each iterator of the block and uses the spatial ones. The copy,
     <buffer>_<scope>, is copied to the output by a block of that name just after the outermost loop
-    of `block`. Returns the function and the new block's name.
+    of `block`, or the outermost that holds it alone. Returns the function and the new block's name.
 
     Requires: what `reindex` does of a write; and that different spatial points have different
     places.
@@ -211,21 +225,81 @@ def _cache(
     _check_extents(place, used, step)
     is_write = old in buffers_written(node)
     indices = accesses(node, old, Domain())[0].indices
-    if is_write:
-        _check_write(place, old, used, indices, step)
-    else:
-        _check_read(place, old, used, indices, step)
+    refusal: ScheduleError | None = None
+    try:
+        (_check_write if is_write else _check_read)(place, old, used, indices, step)
+    except ScheduleError as error:
+        refusal = error
     name = fresh_block(function, copy.name)
-    function = replace(place, _redirected(node, old, copy, at))
-    function = function.with_(allocs=(*function.allocs, copy))
+    changed = replace(place, _redirected(node, old, copy, at))
+    changed = changed.with_(allocs=(*function.allocs, copy))
     values = {it.var: it.var.copy() for it in used}
-    extents = [it.extent for it in used]
     mine = tuple([substitute(each, values) for each in indices])
     places = tuple([substitute(each, values) for each in at])
     body = Store(old, mine, Load(copy, places)) if is_write else Store(copy, places, Load(old, mine))
-    nest = spatial_nest(function, name, tuple(values.values()), extents, body)
-    top = outermost(find_block(function, node.name))
-    return (insert_after if is_write else insert_before)(top, nest), name
+    insert = insert_after if is_write else insert_before
+    if refusal is None:
+        extents = [it.extent for it in used]
+        nest = spatial_nest(changed, name, tuple(values.values()), extents, body)
+        return insert(outermost(find_block(changed, node.name)), nest), name
+    near = _near(place, old, is_write)
+    iters = [BlockIter(values[it.var], it.extent, "spatial", it.binding) for it in used]
+    nest = None if near is None else _same_instances(place, near, name, iters, body)
+    if near is None or nest is None:
+        raise refusal
+    changed = insert(place_of(changed, near), nest)
+    check_parallel(near, changed, step)
+    return changed, name
+
+
+def _near(place: Place, old: Buffer, is_write: bool) -> Place | None:
+    """The outermost loop that holds the block alone, or the block, next to which a copy of what its
+    instances touch may stand; None where that is nowhere."""
+    node = place.node
+    if any(loop.kind == "vectorized" for loop in place.loops) or _is_guarded(node, old):
+        return None
+    stores = [other for other in writers(place.function, old) if other is not node]
+    is_update = is_write and node.init is None and loads(node, old) > 0
+    if is_write and (stores or is_update or not stores_always(node, old)):
+        return None
+    reducing = [it.extent for it in node.iters if it.kind == "reduce"]
+    if node.init is not None and not all(is_const(e) and e.value >= 1 for e in reducing):
+        return None  # the init may run where no instance does
+    inner = len(place.path) - 1
+    while inner > 0 and type(place.path[inner - 1]) is For:
+        inner -= 1
+    return Place(place.function, place.path[: inner + 1])
+
+
+def _same_instances(
+    place: Place, near: Place, name: str, iters: Sequence[BlockIter], body: Stmt
+) -> Stmt | None:
+    """A block of these iterators in copies of the loops around a block, which runs when that does; None
+    where the loops that it leaves out are needed to tell."""
+    node, domain = place.node, place.domain()
+    loops = place.loops[len(near.loops) :]
+    needed = [it.binding for it in iters] + [node.predicate]
+    kept: list[For] = []
+    for loop in reversed(loops):
+        if any(uses(each, (loop.var,)) for each in needed):
+            kept.append(loop)
+            needed += [loop.start, loop.extent]
+        elif not can_prove(loop.extent >= 1, domain):
+            return None
+    if any(uses(node.predicate, (v,)) for it in node.iters if it.kind == "reduce" for v in variables(it.binding)):
+        return None
+    taken = loop_names(place.function)
+    values: dict[Var, Expr] = {}
+    for loop in kept:
+        var = loop.var.copy(fresh(f"{name}.{loop.var.name.removeprefix(f'{node.name}.')}", taken))
+        taken.add(var.name)
+        values[loop.var] = var
+    bound = [replaced(it, binding=substitute(it.binding, values)) for it in iters]
+    nest: Stmt = Block(name, tuple(bound), substitute(node.predicate, values), None, body)
+    for loop in kept:
+        var, start, extent = values[loop.var], substitute(loop.start, values), substitute(loop.extent, values)
+        nest = For(var, start, extent, "serial", nest)
+    return nest
 
 
 def _check_extents(place: Place, used: Sequence[BlockIter], step: str) -> None:
