@@ -354,6 +354,49 @@ def test_split_producers():
     assert_same(two(), reverse_compute_inline(function, "C"))
 
 
+def test_a_sum_that_is_copied_is_made_where_it_goes():
+    before = parse("""
+function sums(A: float32[4, 6], out C: float32[1, 4])
+  alloc T: float32[4, 1]
+  for T.i in 0 .. 4
+    for T.k in 0 .. 6
+      block T
+        spatial i: 4 = T.i
+        reduce k: 6 = T.k
+        init
+          T[i, 0] = float32(0.0)
+        T[i, 0] = T[i, 0] + A[i, k]
+  for C.i in 0 .. 4
+    block C
+      spatial i: 4 = C.i
+      C[0, i] = T[i, 0]
+""")
+    after = reverse_compute_inline(before, "C")
+    assert (
+        show(after)
+        == """\
+function sums(A: float32[4, 6], out C: float32[1, 4])
+  for T.i in 0 .. 4
+    for T.k in 0 .. 6
+      block T
+        spatial i: 4 = T.i
+        reduce k: 6 = T.k
+        init
+          C[0, i] = float32(0.0)
+        C[0, i] = C[0, i] + A[i, k]"""
+    )
+    assert_same(before, after)
+    kept = "reverse_compute_inline(block 'C'): 'T' has reduce iterators; both blocks must be complete"
+    for old, new in (
+        ("C[0, i] = T[i, 0]", "C[0, i] = -T[i, 0]"),
+        ("C.i in 0 .. 4\n    block C\n      spatial i: 4", "C.i in 0 .. 3\n    block C\n      spatial i: 3"),
+    ):
+        assert refused(reverse_compute_inline, parse(show(before).replace(old, new)), "C") == kept
+    narrow = show(before).replace("out C: float32", "out C: float16").replace("= T[i, 0]\n", "")
+    narrow = parse(narrow.replace("C[0, i] = T[i, 0]", "C[0, i] = cast(float16, T[i, 0])"))
+    assert refused(reverse_compute_inline, narrow, "C") == kept
+
+
 def test_what_reverse_compute_inline_refuses():
     assert refused(reverse_compute_inline, relu(), "C") == (
         "reverse_compute_inline(block 'C'): 'T' has reduce iterators; both blocks must be complete"

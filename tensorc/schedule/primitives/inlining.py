@@ -71,12 +71,13 @@ def reverse_compute_inline(function: Function, block: str) -> Function:
 
     ``T[i, j] = f(i, j)`` ... ``C[j, i] = g(T[i, j])``  ->  ``C[j, i] = g(f(i, j))``
 
-    Where the block reads a part of what the producer writes, the producer stores just that.
+    Where the block reads a part of what the producer writes, the producer stores just that. A sum is
+    added up in the other buffer, where the block copies all of it.
 
     Requires: the block is complete (spatial, one store, its predicate true) and reads one internal
-    buffer that one complete block writes before it and that nothing else reads, at places that tell
-    its iterators: `T[i, j]`, `T[j + 1, i]` or `T[i*8 + j]`; nothing from the producer's nest on
-    touches what the block writes, nor writes what else it reads.
+    buffer that one complete block, or a sum with its init, writes before it and that nothing else
+    reads, at places that tell its iterators: `T[i, j]`, `T[j + 1, i]` or `T[i*8 + j]`; nothing from
+    the producer's nest on touches what the block writes, nor writes what else it reads.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -84,7 +85,8 @@ def reverse_compute_inline(function: Function, block: str) -> Function:
     place = find_block(function, block)
     store = _complete_store(place, step)
     source, indices = _only_producer(place, step)
-    made = _complete_store(source, step)
+    total = _total(source, store)
+    made = _complete_store(source, step) if total is None else total
     _check_earlier(source, place, made.buffer, step)
     _check_served(place, store, indices, source, made, step)
     values = _solved(place.node, indices, made, source, step)
@@ -97,10 +99,16 @@ def reverse_compute_inline(function: Function, block: str) -> Function:
 
     value = simplify(rewrite(substitute(store.value, values), on_load), domain)
     body: Stmt = Store(store.buffer, tuple(new), value)
-    for inside in _inside(place.node, indices, values, made, domain):
+    init: Stmt | None = None
+    parts = _inside(place.node, indices, values, made, domain)
+    if total is not None and node.init is not None:
+        if parts:
+            _complete_store(source, step)
+        body, init = [_moved(part, made, store.buffer, tuple(new)) for part in (node.body, node.init)]
+    for inside in parts:
         body = If(inside, body)
     notes = tuple(sorted({**dict(node.annotations), **dict(place.node.annotations)}.items()))
-    function = replace(source, Block(node.name, node.iters, node.predicate, None, body, notes))
+    function = replace(source, Block(node.name, node.iters, node.predicate, init, body, notes))
     function = remove(find_block(function, block))
     allocs = tuple([buffer for buffer in function.allocs if buffer is not made.buffer])
     return function.with_(allocs=allocs)
@@ -120,6 +128,30 @@ def _complete_store(place: Place, step: str) -> Store:
         reason = f"{block.name!r} reads {store.buffer.name!r}, which it writes itself"
         refuse(function, f"{step}: {reason}", block.name)
     return store
+
+
+def _total(source: Place, store: Store) -> Store | None:
+    """The store of a producer that reduces from its init on, if `store` only copies its results: they
+    may as well be added up where they go."""
+    node: Block = source.node
+    made, init = node.body, node.init
+    if type(made) is not Store or type(init) is not Store or type(store.value) is not Load:
+        return None
+    own = [e for e in all_exprs(node) if type(e) is Load and e.buffer is made.buffer]
+    places = [init.indices, *[e.indices for e in own]]
+    is_one = init.buffer is made.buffer and all(each == made.indices for each in places)
+    is_copy = store.value.buffer is made.buffer and store.buffer.dtype is made.buffer.dtype
+    return made if is_one and is_copy and made.mask is init.mask is store.value.mask is None else None
+
+
+def _moved(stmt: Stmt, made: Store, buffer: Buffer, indices: tuple[Expr, ...]) -> Stmt:
+    """A store with the place that it stores to, and reads, in another buffer."""
+    assert type(stmt) is Store  # as that of a total is
+
+    def on_load(e: Expr) -> Expr | None:
+        return Load(buffer, indices) if type(e) is Load and e.buffer is made.buffer else None
+
+    return Store(buffer, indices, rewrite(stmt.value, on_load))
 
 
 def _only_producer(place: Place, step: str) -> tuple[Place, tuple[Expr, ...]]:

@@ -244,10 +244,10 @@ def _cache(
         return insert(outermost(find_block(changed, node.name)), nest), name
     near = _near(place, old, is_write)
     iters = [BlockIter(values[it.var], it.extent, "spatial", it.binding) for it in used]
-    nest = None if near is None else _same_instances(place, near, name, iters, body)
-    if near is None or nest is None:
+    copied = None if near is None else _same_instances(place, near, name, iters, body)
+    if near is None or copied is None:
         raise refusal
-    changed = insert(place_of(changed, near), nest)
+    changed = insert(place_of(changed, near), copied)
     check_parallel(near, changed, step)
     return changed, name
 
@@ -289,7 +289,7 @@ def _same_instances(
     if any(uses(node.predicate, (v,)) for it in node.iters if it.kind == "reduce" for v in variables(it.binding)):
         return None
     taken = loop_names(place.function)
-    values: dict[Var, Expr] = {}
+    values: dict[Var, Var] = {}
     for loop in kept:
         var = loop.var.copy(fresh(f"{name}.{loop.var.name.removeprefix(f'{node.name}.')}", taken))
         taken.add(var.name)
@@ -297,8 +297,8 @@ def _same_instances(
     bound = [replaced(it, binding=substitute(it.binding, values)) for it in iters]
     nest: Stmt = Block(name, tuple(bound), substitute(node.predicate, values), None, body)
     for loop in kept:
-        var, start, extent = values[loop.var], substitute(loop.start, values), substitute(loop.extent, values)
-        nest = For(var, start, extent, "serial", nest)
+        start, extent = substitute(loop.start, values), substitute(loop.extent, values)
+        nest = For(values[loop.var], start, extent, "serial", nest)
     return nest
 
 
