@@ -65,7 +65,8 @@ def checked(function: Function) -> Function:
         verify(function)
     except InternalError as error:
         raise ExpressionError(str(error)) from None
-    for buffer in (*function.allocs, *[s.buffer for s in walk(function.body) if type(s) is Alloc]):
+    placed = [buffer for s in walk(function.body) if type(s) is Alloc for buffer in s.buffers]
+    for buffer in (*function.allocs, *placed):
         _check_internal(function.name, buffer)
     checker = _Checker(function)
     return function.with_(body=checker.visit(function.body, checker.entry), is_proved=True)

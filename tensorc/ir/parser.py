@@ -324,7 +324,8 @@ class _Parser:
         return buffer
 
     def alloc(self, line: Line) -> Stmt:
-        scope, buffers = line.scope, []
+        scope = line.scope
+        buffers: list[Buffer] = []
         while not buffers or line.accept(","):
             buffers.append(line.declaration())
             scope = scope.with_buffer(buffers[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import For, Stmt, annotate, annotation
+from tensorc.ir.stmt import For, LoopKind, Stmt, annotate, annotation
 from tensorc.ir.walk import map_substmts
 
 
@@ -17,5 +17,5 @@ def _visit(stmt: Stmt) -> Stmt:
     stmt = map_substmts(stmt, _visit)
     if type(stmt) is not For or stmt.kind != "thread":
         return stmt
-    kind = "parallel" if annotation(stmt, "thread", "").startswith("blockIdx") else "serial"
+    kind: LoopKind = "parallel" if annotation(stmt, "thread", "").startswith("blockIdx") else "serial"
     return For(stmt.var, stmt.start, stmt.extent, kind, stmt.body, annotate(stmt.annotations, "thread", None))

@@ -124,7 +124,8 @@ def _places(stmt: Stmt, path: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
 
 def _path_to(stmt: Stmt, kind: type, name: str) -> tuple[Stmt, ...] | None:
     """The path from a statement to the first loop or block of a name at or below it."""
-    if type(stmt) is kind and (stmt.var.name if kind is For else stmt.name) == name:
+    own = stmt.var.name if type(stmt) is For else stmt.name if type(stmt) is Block else None
+    if type(stmt) is kind and own == name:
         return (stmt,)
     for inner in () if type(stmt) is Block else substmts(stmt):
         path = _path_to(inner, kind, name)

@@ -112,8 +112,8 @@ def size_checks(function: Function) -> list[Stmt]:
     places = ("{value}", *[f"{{{n}}}" for n in range(len(names))])
     told = ", ".join([f"{var.name} = {place}" for var, place in zip(names, places)])
     for product in _products(function.body, {}):
-        used = variables(product)
-        if used and used <= sizes.keys():
+        inside = variables(product)
+        if inside and inside <= sizes.keys():
             message = f"indices are past what 64 bits hold where {told}"
             checks.append(Check(_most(product) <= float(LIMIT), names[0], message, names[1:]))
     return checks
@@ -147,7 +147,7 @@ def _most(extent: Expr) -> Expr:
             return _most(a) * _most(b)
         case _ if children(extent):
             parts = [_most(e) for e in children(extent) if e.dtype is int64]
-            return reduce(maximum, parts, const(0.0, float64))
+            return reduce(maximum, parts[1:], parts[0]) if parts else const(0.0, float64)
         case _:
             number = cast(extent, float64)
             return maximum(number, -number)
