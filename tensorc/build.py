@@ -71,33 +71,35 @@ def build(
     *,
     threads: int | None = None,
     schedules: ScheduleSource | Decisions | Trace | None = None,
-    name: str = "main",
+    name: str | None = None,
     cache: bool = True,
 ) -> Kernel:
     """A kernel from tensors (arguments in order, inputs and outputs), scheduled by default, or from a schedule.
 
     `threads` bounds the threads that the kernel is scheduled for and uses; None is TENSORC_NUM_THREADS, or the cores
     that this process may use. `schedules` supplies tuned schedules: a source of them, decisions, or a trace. With
-    `cache`, compiled code is kept on disk.
+    `cache`, compiled code is kept on disk. `name` is the kernel's; None is the schedule's function's, or "main".
     Raises ExpressionError, ScheduleError, TargetError, UnsupportedError.
     """
     target = _cpu(target)
     limit = _threads(threads)
     plan: Callable[[], Schedule]
-    if not isinstance(what, Schedule):
+    if name is not None:
         check_name("build", name)
+    if not isinstance(what, Schedule):
+        name = name or "main"
         own = registered()
         made = _default(check_arguments(what), target, limit, schedules, own, name) if own else None
         if made is not None and not {recipe.name for recipe in own}.isdisjoint(made.recipes.values()):
             what = made  # known by what its recipes did to it: their code may change
     if isinstance(what, Schedule):
-        function = what.function
+        snapshot = what.copy()  # the caller may go on with the schedule
+        name = name or what.function.name
+        snapshot.function = function = what.function.with_(name=name)
         symbols = _symbols(function)
         text = show(function, canonical=True) + _intrinsics(function)
-        snapshot = what.copy()  # the caller may go on with the schedule
         plan = lambda: snapshot
         names = [buffer.name for buffer in function.params]
-        name = function.name
     else:
         tensors = check_arguments(what)
         symbols = te.symbols(tensors)

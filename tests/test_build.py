@@ -340,6 +340,19 @@ def test_arguments_that_are_no_tensors(make):
         make(7)
     with pytest.raises(tc.ExpressionError, match="argument 1 is 'B', not a tensor"):
         make([add()[0], "B"])
+    with pytest.raises(tc.ExpressionError, match=r"tc.Schedule\(function\) is a schedule of it, to go on from"):
+        make(tc.schedule(add()).function)
+
+
+def test_a_schedule_is_built_under_a_name_of_its_own(fresh_cache):
+    s = tc.schedule(add())
+    for _ in range(2):  # made, and from the cache
+        kernel = tc.build(s, name="plus")
+        assert kernel.name == kernel.schedule.function.name == "plus"
+        assert kernel.source("ir").startswith("function plus(")
+    assert tc.build(s).name == s.function.name == "main"
+    with pytest.raises(tc.ExpressionError, match="build: name '1'"):
+        tc.build(s, name="1")
 
 
 def test_names_that_are_none(fresh_cache):

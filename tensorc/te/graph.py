@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorc.errors import ExpressionError
+from tensorc.ir.function import Function
 from tensorc.te.tensor import Tensor, described
 
 
@@ -12,6 +13,9 @@ def check_arguments(tensors: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
     """The arguments as a tuple of different tensors."""
     if isinstance(tensors, Tensor):
         tensors = (tensors,)
+    if isinstance(tensors, Function):
+        problem = "a function of the IR is no list of tensors; tc.Schedule(function) is a schedule of it"
+        raise ExpressionError(f"arguments: {problem}, to go on from and to build")
     if isinstance(tensors, (set, frozenset)):
         raise ExpressionError("arguments: a set has no order; give a list of tensors")
     try:

@@ -211,6 +211,10 @@ def test_functions_as_tensors():
     "lines, message",
     [
         ("  alloc T: float32[4] strides [9]\n  T[3] = A[0]", "internal buffer 'T' has strides; only parameters may"),
+        (
+            "  for i in 0 .. 4\n    alloc U: float32[1]\n      alloc T: float32[4] strides [9]\n        T[3] = A[i]",
+            "internal buffer 'T' has strides; only parameters may",
+        ),
         ("  alloc T: float32[I[0]]\n  T[3] = A[0]", "the shape of internal buffer 'T' depends on data"),
         (
             "  alloc T: float32[1048576] @local\n  T[3] = A[0]",

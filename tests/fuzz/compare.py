@@ -23,7 +23,7 @@ from tests.fuzz.memory import GuardedArray
 from tests.fuzz.programs import Case, Program, tensors
 from tests.fuzz.reference import reference
 from tests.fuzz.rounding import Value, limits, narrowed
-from tests.fuzz.steps import MOST_INSTANCES, Attempt, instances, random_steps
+from tests.fuzz.steps import MOST_INSTANCES, Attempt, Known, instances, random_steps
 from tests.fuzz.values import WILD, data
 
 
@@ -58,13 +58,18 @@ class Call:
     may_stray: bool  # indices may be outside
 
     @property
+    def known(self) -> Known:
+        """The ranges of variables and of data."""
+        return {name: (value, value) for name, value in self.scalars.items()} | _ranges(self.inputs)
+
+    @property
     def is_small(self) -> bool:
         """Whether the interpreter runs the function in a moment."""
-        return instances(self.function) <= MOST_INSTANCES
+        return instances(self.function, self.known) <= MOST_INSTANCES
 
     def interpreted(self, function: Function) -> str:
         """What is wrong with the interpreter's answer, or nothing, or too much to run."""
-        if instances(function, self.scalars) > MOST_INSTANCES:
+        if instances(function, self.known) > MOST_INSTANCES:
             return ""
         return _interpreted(function, self)
 
@@ -102,7 +107,7 @@ def _by_hand(calls: list[Call], case: Case, announce: Callable[[Case], None]) ->
         return _escaped("building", error)
     between = rng.randrange(2 * case.random_steps) if case.random_steps else -1
     try:
-        for number, attempt in enumerate(_attempts(scheduled, case, rng, calls[0].scalars)):
+        for number, attempt in enumerate(_attempts(scheduled, case, rng, calls[0].known)):
             tally[attempt.name, attempt.is_accepted] += 1
             complaint = attempt.problem
             if attempt.is_accepted:
@@ -130,13 +135,13 @@ def _by_hand(calls: list[Call], case: Case, announce: Callable[[Case], None]) ->
 
 
 def _attempts(
-    s: Schedule, case: Case, rng: random.Random, scalars: dict[str, int]
+    s: Schedule, case: Case, rng: random.Random, known: Known
 ) -> Iterator[Attempt]:
     for primitive, args in case.steps or ():
         with contextlib.suppress(tc.ScheduleError):
             s.perform(primitive, args)
             yield Attempt(primitive, True)
-    yield from random_steps(s, rng, case.random_steps, scalars)
+    yield from random_steps(s, rng, case.random_steps, known)
 
 
 def _so_far(case: Case, s: Schedule) -> Case:
@@ -180,6 +185,12 @@ def _with_symbols(case: Case) -> tuple[Case, set[str], set[str]]:
     return case, used | free, free
 
 
+def _ranges(inputs: dict[str, np.ndarray]) -> Known:
+    """The least and the greatest element of inputs of integers."""
+    data = {name: each for name, each in inputs.items() if each.dtype.kind in "iu" and each.size}
+    return {name: (int(each.min()), int(each.max())) for name, each in data.items()}
+
+
 def _call(case: Case, dims, names: set[str], free: set[str]) -> Call:
     """The call with these extents. Raises ExpressionError, or ValueError where there is no data."""
     program = replace(case.program, dims=dims)
@@ -189,7 +200,7 @@ def _call(case: Case, dims, names: set[str], free: set[str]) -> Call:
     named = {name: scalars[name] for name in free}
     refusal = ""
     may_stray = _is_wild(program) or dims is not case.program.dims  # made for the other extents
-    if may_stray and instances(function) <= MOST_INSTANCES:
+    if may_stray and instances(function, _ranges(inputs)) <= MOST_INSTANCES:
         try:
             interpret(function, *_given(function, inputs))
         except ArgumentError as error:

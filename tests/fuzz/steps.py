@@ -10,14 +10,16 @@ from types import MappingProxyType
 
 from tensorc.arith import Domain, bounds
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import index
+from tensorc.ir.expr import Expr, Load, Var, index
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Stmt
-from tensorc.ir.walk import substmts, variables
+from tensorc.ir.walk import rewrite, substmts, variables
 from tensorc.schedule import Schedule
 from tests.fuzz import data_steps, loop_steps, nests
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+# The least and the greatest value of variables, and of the elements of inputs, by name.
+Known = Mapping[str, tuple[int, int]]
+NOTHING: Known = MappingProxyType({})
 DRAWS = 30
 UNDO = 0.04  # of the plans, after which some steps are taken back
 MOST_INSTANCES = 8000  # of all blocks, those that a tail skips included
@@ -37,15 +39,15 @@ class Attempt:
 
 
 def random_steps(
-    s: Schedule, rng: random.Random, count: int, scalars: Mapping[str, int] = NOTHING
+    s: Schedule, rng: random.Random, count: int, known: Known = NOTHING
 ) -> Iterator[Attempt]:
     """Try random steps on a schedule, one after the other: `count` plans of one step or some that
-    need one another. Loops get kinds in the later half. `scalars` are the values of variables."""
+    need one another. Loops get kinds in the later half."""
     tried: Counter[str] = Counter()
     seen = [s.show()]  # before the first step here, and after each
     for number in range(count):
         for primitive, args in _plan(s, rng, tried, 2 * number < count):
-            attempt = _try(s, primitive, args, scalars)
+            attempt = _try(s, primitive, args, known)
             if attempt is None:
                 break
             tried[primitive] += 1
@@ -64,7 +66,7 @@ def _undo(s: Schedule, steps: int, seen: list[str]) -> Attempt:
     return Attempt("undo", True, "" if s.show() == seen[-1] else "undo made another nest than there was")
 
 
-def _try(s: Schedule, primitive: str, args: tuple, scalars: Mapping[str, int]) -> Attempt | None:
+def _try(s: Schedule, primitive: str, args: tuple, known: Known) -> Attempt | None:
     """Make a step; None where it is legal, but makes more than can be run in a moment."""
     name = f"{primitive} {args[2]}" if primitive == "split" else primitive
     trial, text = s.copy(), s.show()
@@ -73,31 +75,52 @@ def _try(s: Schedule, primitive: str, args: tuple, scalars: Mapping[str, int]) -
     except ScheduleError:
         is_untouched = trial.function is s.function and trial.trace is s.trace and s.show() == text
         return Attempt(name, False, "" if is_untouched else f"{name} was refused after it began")
-    if instances(trial.function, scalars) > MOST_INSTANCES:
+    if instances(trial.function, known) > MOST_INSTANCES:
         return None
     s.become(trial)
     return Attempt(name, True)
 
 
-def instances(function: Function, scalars: Mapping[str, int] = NOTHING) -> int:
-    """How often the blocks of a function are reached at most, given the values of its variables."""
+def instances(function: Function, known: Known = NOTHING) -> int:
+    """How often the blocks of a function are reached at most, given the ranges of its variables and data."""
     domain = Domain()
     for var in {each for p in function.params for extent in p.shape for each in variables(extent)}:
-        if var.name in scalars:
-            domain = domain.bind(var, index(scalars[var.name]), index(1))
-    return _reached(function.body, domain)
+        if var.name in known:
+            domain = _bound(domain, var, known)
+    return _reached(function.body, domain, known)
 
 
-def _reached(stmt: Stmt, domain: Domain) -> int:
+def _reached(stmt: Stmt, domain: Domain, known: Known) -> int:
     match stmt:
         case For(var, start, extent):
+            (start, extent), domain = _of_data((start, extent), domain, known)
             most = bounds(extent, domain).hi
             times = MOST_INSTANCES if most is None else max(0, most)
-            return times and times * _reached(stmt.body, domain.bind(var, start, extent))
+            return times and times * _reached(stmt.body, domain.bind(var, start, extent), known)
         case Block():
             return 1
         case _:
-            return sum([_reached(each, domain) for each in substmts(stmt)])
+            return sum([_reached(each, domain, known) for each in substmts(stmt)])
+
+
+def _of_data(parts: tuple[Expr, ...], domain: Domain, known: Known) -> tuple[list[Expr], Domain]:
+    """Expressions with a variable for each element of data, and a domain that has their ranges."""
+    elements: dict[Expr, Var] = {}
+
+    def rule(e: Expr) -> Expr | None:
+        if type(e) is not Load or e.buffer.name not in known:
+            return None
+        return elements.setdefault(e, Var(e.buffer.name, e.dtype))
+
+    found = [rewrite(part, rule) for part in parts]
+    for var in elements.values():
+        domain = _bound(domain, var, known)
+    return found, domain
+
+
+def _bound(domain: Domain, var: Var, known: Known) -> Domain:
+    lo, hi = known[var.name]
+    return domain.bind(var, index(lo), index(hi - lo + 1))
 
 
 def _plan(

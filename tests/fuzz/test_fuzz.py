@@ -18,6 +18,7 @@ from tests.fuzz.memory import PAGE
 from tests.fuzz.programs import Case, Code, Input, Program, Stage, script, source
 from tests.fuzz.reference import reference
 from tests.fuzz.shrink import shrink
+from tests.fuzz.steps import MOST_INSTANCES, instances
 
 
 def test_programs_with_the_default_schedule(capsys):
@@ -39,6 +40,18 @@ def test_steps_are_tried_and_told_apart(capsys):
     accepted = {" ".join(row[:-2]): int(row[-2]) for row in rows}
     assert accepted.keys() >= set(PRIMITIVES) - {"split"}
     assert sum(count > 0 for count in accepted.values()) > 35
+
+
+def test_loops_that_data_ends_are_counted_by_the_data():
+    L = te.placeholder((8,), "int32", name="L")
+
+    def row(i):
+        k = te.reduce_axis((0, L[i]), name="k")
+        return te.sum(te.cast(k, "float32"), axis=k)
+
+    function = te.lower([L, te.compute((8,), row, name="C")])
+    assert instances(function) >= 8 * MOST_INSTANCES
+    assert instances(function, {"L": (0, 5)}) == 8 * 5
 
 
 def test_a_seed_is_a_case():
