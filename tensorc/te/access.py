@@ -118,8 +118,8 @@ def demands(
     """The accesses in expressions over `axes`, under conditions, that are to be checked at run time.
 
     `bodies` are evaluated where each of the axes has an iteration; `ranges`, which are extents of axes, also where
-    another axis has none: a schedule is free to read them before it comes to that one. `scalars` has the variables of the function for scalar parameters, `sizes` are conditions that hold
-    for the call, whatever the axes.
+    another axis has none: a schedule is free to read them before it comes to that one. `scalars` has the variables of
+    the function for scalar parameters, `sizes` are conditions that hold for the call, whatever the axes.
     """
     if any(type(extent) is Const and extent.value == 0 for _, extent in axes):
         return ()  # nothing is ever read
