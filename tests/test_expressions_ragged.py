@@ -133,3 +133,27 @@ def test_a_nest_whose_ranges_are_data_is_not_guarded_past_its_end():
     s = tc.schedule([L, A, B, C])
     with pytest.raises(tc.ScheduleError, match="the range of 'C.k' is loaded, which is not known to be there past"):
         s.compute_with("C", "B", "B.i")
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_lanes_past_the_end_read_nothing_whatever_is_known_of_them(cpu):
+    """J past its end is known to be what no lane reads, so that the condition on it is known there, too."""
+    A, B = te.placeholder((2, 4, 1, 3), "uint16", name="A"), te.placeholder((1, 3), "uint16", name="B")
+    F, J = te.placeholder((4, 1, 3, 1), "float32", name="F"), te.placeholder((1, 3), "uint64", name="J")
+    R, r = te.placeholder((4, 1), "int32", name="R"), te.reduce_axis(1, name="r")
+    one = te.const(1, "uint16")
+
+    def element(i, k, l):
+        at = te.cast(J[k, l], "int64") * 2
+        start = te.const(1, "int32") >= te.if_then_else(te.all(at >= 0, at < 1), R[i * 2 + 1, at], te.const(0, "int32"))
+        inside = te.if_then_else(te.all(l + 2 >= 0, l + 2 < 3), A[0, 0, 0, 0], te.const(0, "uint16"))
+        term = (B[0, l] > one) | (te.const(1.0, "float32") <= F[0, 0, 0, 0])
+        return te.cast(te.any(term, axis=r, where=one >= inside, init=start), "uint16")
+
+    kernel = build([A, R, J, F, B, te.compute((2, 1, 3), element, name="C")], cpu)
+    held = GuardedArray((1, 3), np.dtype("u8"), random.Random(0))
+    held.array[...] = [1, 0, 1 << 63]
+    held.make_read_only()
+    a, f, b = np.zeros((2, 4, 1, 3), "u2"), np.zeros((4, 1, 3, 1), "f4"), np.zeros((1, 3), "u2")
+    found = kernel(a, np.array([[0], [5], [0], [1]], "i4"), held.array, f, b)
+    assert np.array_equal(found, [[[1, 0, 0]], [[1, 1, 1]]])

@@ -76,7 +76,7 @@ def interpret(function: Function, *arrays: np.ndarray, scalars: Mapping[str, int
     and an iterator outside its block's domain; UnsupportedError for a barrier in thread loops.
     """
     with np.errstate(all="ignore"):
-        arguments = Arguments(function, arrays, scalars or {}, _evaluate)
+        arguments = Arguments(function, arrays, scalars or {}, evaluate)
         compiler = _Compiler(arguments.memories, _is_flat(function))
         for var, value in arguments.values.items():
             compiler.frame[compiler.slot(var)] = value
@@ -89,7 +89,8 @@ def interpret(function: Function, *arrays: np.ndarray, scalars: Mapping[str, int
     return results[0] if len(results) == 1 else results or None
 
 
-def _evaluate(e: Expr, values: Mapping[Var, int]):
+def evaluate(e: Expr, values: Mapping[Var, int]):
+    """The value of an expression that loads nothing: a number, or a tuple of the lanes of a vector."""
     compiler = _Compiler({}, flat=False)
     for var, value in values.items():
         compiler.frame[compiler.slot(var)] = value

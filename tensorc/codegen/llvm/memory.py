@@ -18,14 +18,17 @@ from tensorc.codegen.llvm.context import (
 )
 from tensorc.codegen.llvm.expr import choose, constant_ramp, splat
 from tensorc.dtypes import DType, bool_, int64
-from tensorc.ir.expr import Buffer, Expr, Load, wrap
+from tensorc.ir.expr import And, Buffer, Call, Expr, Load, Var, logical_and, wrap
+from tensorc.ir.interpreter import evaluate
 from tensorc.ir.stmt import Prefetch, Store
+from tensorc.ir.walk import walk_expr
 
 _WIDEST_STRIDE = 4  # up to here one wide load and a shuffle are cheaper than a gather
 _LONGEST_STEP = 1 << 40  # in bytes, that a type of so many is named for
 _STREAM_BYTES = 16  # what allocators align to, and the narrowest vector that goes past the caches
 _STREAMING = ("x86_64", "aarch64")  # the machines that have such stores
 _TRUE = "splat (i1 true)"
+_MOST_BITS = 64  # of a mask that a register of numbers holds
 
 
 def address(ctx: Context, buffer: Buffer, offset: Expr, extra: int = 0) -> tuple[Value, int]:
@@ -325,5 +328,49 @@ def _reverse(ctx: Context, value: Value, lanes: int) -> Value:
 
 def _mask(ctx: Context, mask: Expr | None, lanes: int) -> Value | None:
     """The lanes to touch; None for all."""
-    value = None if mask is None else splat(ctx, ctx.emit(mask), bool_.with_lanes(lanes))
-    return None if value is None or value.ref == _TRUE else value
+    if mask is None:
+        return None
+    known, others = _conjuncts(mask)
+    if known and others and lanes <= _MOST_BITS and _forgets_lanes(ctx):
+        bits = _bits(logical_and(*known), lanes)
+        mask = logical_and(*others)
+    else:
+        bits = (1 << lanes) - 1
+    value = splat(ctx, ctx.emit(mask), bool_.with_lanes(lanes))
+    if bits != (1 << lanes) - 1:
+        text = f"and {value.typed}, {_untold(ctx, bits, lanes).ref}"
+        value = ctx.builder.hoist(text, value.type, value.depth)
+    return None if value.ref == _TRUE else value
+
+
+def _forgets_lanes(ctx: Context) -> bool:
+    """Whether LLVM (22) may take a lane of a mask for true that is known to be false, where the mask is known in part.
+
+    It does where there are no registers for masks and a register of lanes is all false on one side of an `and` and all
+    true on the other, as with an element that no lane reads and that is therefore known.
+    """
+    target = ctx.module.target
+    return target.triple.startswith("x86_64") and "avx512f" not in target.enabled
+
+
+def _conjuncts(mask: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The conditions that make a mask: those known for each lane, and the others."""
+    if type(mask) is And:
+        parts = [_conjuncts(mask.a), _conjuncts(mask.b)]
+        return [e for known, _ in parts for e in known], [e for _, others in parts for e in others]
+    return ([], [mask]) if any(type(e) in (Load, Var, Call) for e in walk_expr(mask)) else ([mask], [])
+
+
+def _bits(mask: Expr, lanes: int) -> int:
+    """The lanes of a mask that is known, as the bits of a number."""
+    value = evaluate(mask, {})
+    return sum(1 << lane for lane in range(lanes) if (value[lane] if mask.dtype.lanes > 1 else value))
+
+
+def _untold(ctx: Context, bits: int, lanes: int) -> Value:
+    """A mask that LLVM does not know."""
+    build, kind = ctx.builder, vector_type("i1", lanes)
+    number = build.hoist(f'call i64 asm "", "=r,0"(i64 {wrap(bits, int64)})', "i64", 0)
+    if lanes < _MOST_BITS:
+        number = build.hoist(f"trunc {number.typed} to i{lanes}", f"i{lanes}", 0)
+    return build.hoist(f"bitcast {number.typed} to {kind}", kind, 0)
