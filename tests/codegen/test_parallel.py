@@ -107,14 +107,14 @@ def _stage(number: int, T, at):
 
 
 def test_long_functions_are_made_of_parts():
-    kernel = tc.build(chain(24), threads=1)
+    kernel = tc.build(chain(36), threads=1)
     assert kernel.source("llvm").count("define internal i32 @tensorc_main.part") >= 12
     short = tc.build(chain(3), threads=1)
     assert ".part" not in short.source("llvm")
     x = np.random.default_rng(0).integers(-9, 9, (6, 40))
     at = np.array([3, 3, 0, 5, 1, 2])
     t = x
-    for number in range(24):
+    for number in range(36):
         if number % 3 == 0:
             t = t + t[::-1, ::-1]
         elif number % 3 == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tensorc.arith import affine
@@ -23,6 +24,7 @@ from tensorc.ir.reducer import update_of
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import children, exprs, variables, walk, walk_expr
 from tensorc.schedule.legality import accumulates
+from tensorc.schedule.schedule import LoopRef, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,11 @@ class Pattern:
     def reduce(self) -> tuple[Axis, ...]:
         return tuple([axis for axis in self.axes if axis.kind == "reduce"])
 
+    def loops(self, s: Schedule) -> list[LoopRef]:
+        """The loops of the axes, in a schedule that has done nothing to them yet: the innermost ones."""
+        loops = s.loops(self.block)
+        return loops[len(loops) - len(self.axes) :]
+
     @property
     def is_box(self) -> bool:
         """Whether no extent depends on another axis, and no axis runs in order."""
@@ -107,8 +114,9 @@ class Group:
         return self.patterns[-1]
 
 
-def pattern(block: Block) -> Pattern:
-    """The access pattern of a block."""
+def pattern(block: Block, loops: Collection[str] | None = None) -> Pattern:
+    """The access pattern of a block; of those of its iterators that are one of these `loops` each, if they are given:
+    the others stand still."""
     stores = [stmt for stmt in walk(block.body) if type(stmt) is Store]
     stored = {store.buffer for store in stores}
     store = max(stores, key=lambda store: store.buffer.dtype.bytes)
@@ -122,9 +130,10 @@ def pattern(block: Block) -> Pattern:
         for load in loads
         if load not in own
     ])  # fmt: skip
-    loops = {it.binding: it.var.name for it in block.iters}
-    within = [frozenset([loops[v] for v in variables(it.extent) if v in loops]) for it in block.iters]
-    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(block.iters, within)])
+    names = {it.binding: it.var.name for it in block.iters}
+    moving = [it for it in block.iters if loops is None or (type(it.binding) is Var and it.binding.name in loops)]
+    within = [frozenset([names[v] for v in variables(it.extent) if v in names]) for it in moving]
+    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(moving, within)])
     itemsize = _itemsize(block, stores, reads)
     has_lanes = not any(it.kind == "reduce" for it in block.iters) or accumulates(block)
     cost = sum(map(_cost, values))

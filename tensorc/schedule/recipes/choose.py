@@ -10,8 +10,8 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
-from tensorc.schedule.locate import all_blocks
-from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction
+from tensorc.schedule.locate import all_blocks, find_block
+from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.regions import buffers_written
@@ -55,20 +55,31 @@ def schedule_function(
     knobs = knobs or Defaults()
     used: dict[str, str] = {}
     inline_cheap(s)
-    for block in all_blocks(s.function):
-        if not s.loops(block.name) or not buffers_written(block):
-            continue  # there is nothing to choose for a single instance, or where all is looked at in order
+    # there is nothing to choose for a single instance, or where all is looked at in order
+    blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
+    chosen: dict[str, Recipe] = {}
+    for block in blocks if own else ():
         group = Group((pattern(block),))
-        asked = Scoped(knobs, block.name)
-        chosen = next((recipe for recipe in own if recipe.accepts(group)), None)
-        if chosen is not None:
-            chosen.schedule(s, group, asked, target, threads)
-            used[block.name] = chosen.name
-            continue
-        recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
-        plan = recipe.decide(group, asked, target, threads)
-        recipe.apply(s, group, plan)
-        used[block.name] = recipe.__name__.rpartition(".")[2]
+        recipe = next((recipe for recipe in own if recipe.accepts(group)), None)
+        if recipe is not None:
+            chosen[block.name] = recipe
+    groups = rows.fuse(s, knobs, target, threads, chosen)
+    depths = {name: each.depth for each in groups for name in (each.root, *each.members)}
+    for block in blocks:
+        name, depth = block.name, depths.get(block.name, 0)
+        loops = s.loops(name)[depth:]
+        group = Group((pattern(find_block(s.function, name).node, [loop.name for loop in loops]),))
+        asked = Scoped(knobs, name)
+        if name in chosen:
+            chosen[name].schedule(s, group, asked, target, threads)
+            used[name] = chosen[name].name
+        elif loops:
+            built_in = next(each for each in RECIPES if each.matches(group.main))
+            plan = built_in.decide(group, asked, target, 1 if depth else threads)
+            built_in.apply(s, group, plan)
+            used[name] = built_in.__name__.rpartition(".")[2]
+    for each in groups:
+        rows.share_rows(s, each, target, threads)
     if isinstance(knobs, Replay):
         knobs.check_all_asked()
     s.recipes, s.decisions = MappingProxyType(used), MappingProxyType(knobs.decisions)

@@ -123,7 +123,7 @@ def _converted(pattern: Pattern, column: Axis, packed: Access | None, panels: in
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps."""
     block = group.main.block
-    loops = dict(zip([axis.name for axis in group.main.axes], s.loops(block)))
+    loops = dict(zip([axis.name for axis in group.main.axes], group.main.loops(s)))
     panel, vector, lane = s.split(loops[plan.column], factors=(None, plan.vectors, plan.lanes))
     outer = [loops[name] for name in plan.outer]
     tile = [vector, lane]

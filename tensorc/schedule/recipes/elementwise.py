@@ -62,7 +62,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
 
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps."""
-    loops = list(s.loops(group.main.block))
+    loops = group.main.loops(s)
     if not loops:
         return
     outer, inner = loops[: len(loops) - plan.fused], loops[len(loops) - plan.fused :]

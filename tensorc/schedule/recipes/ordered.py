@@ -61,7 +61,7 @@ def _score(pattern: Pattern, axis: Axis) -> tuple:
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps, as far as they are legal."""
     pattern = group.main
-    loops = dict(zip([axis.name for axis in pattern.axes], s.loops(pattern.block)))
+    loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
     order = list(loops.values())
     if plan.axis is not None and plan.rows:
         loop = loops[plan.axis]

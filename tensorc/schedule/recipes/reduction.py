@@ -94,7 +94,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps."""
     pattern = group.main
     block = pattern.block
-    loops = dict(zip([axis.name for axis in pattern.axes], s.loops(block)))
+    loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
     spatial = [loops[axis.name] for axis in pattern.spatial]
     reduce = [loops[axis.name] for axis in pattern.reduce]
     first_reduce = reduce[0]
