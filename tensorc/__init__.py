@@ -11,7 +11,7 @@
     c = kernel(a, b)
 """
 
-from tensorc import te
+from tensorc import ops, te
 from tensorc.build import build, default_schedule, schedule
 from tensorc.errors import (
     ArgumentError,
@@ -44,6 +44,7 @@ __all__ = [
     "__version__",
     "build",
     "default_schedule",
+    "ops",
     "recipe",
     "schedule",
     "te",
