@@ -240,27 +240,68 @@ function start(A: float32[8], out C: float32[])
     )
 
 
-def test_vectors_and_the_start_of_a_sum_come_in_either_order():
+KINDS = {
+    "vectorize": lambda s, loop: s.vectorize(loop),
+    "unroll": lambda s, loop: s.unroll(loop),
+    "parallel": lambda s, loop: s.parallel(loop),
+    "bind": lambda s, loop: s.bind(loop, "threadIdx.x"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kind_of_a_loop_and_the_start_of_a_sum_come_in_either_order(kind):
     text = []
-    for vectors_first in (True, False):
+    for first in (True, False):
         s = Schedule(matmul())
         i, j, k = s.loops("C")
         s.reorder(i, k, j)
-        if vectors_first:
-            s.vectorize(j)
+        if first:
+            KINDS[kind](s, j)
         s.decompose_reduction("C", k)
-        if not vectors_first:
-            s.vectorize(j)
-            s.vectorize(s.loops("C_init")[-1])
+        if not first:
+            KINDS[kind](s, j)
         text.append(s.show())
     assert text[0] == text[1]
+
+
+def test_the_lanes_of_a_sum_and_its_start_come_in_either_order():
     s = Schedule(matmul())
     s.decompose_reduction("C", "C.k")
-    s.vectorize("C.k")  # the lanes of a sum
+    s.vectorize("C.k")
     other = Schedule(matmul())
     other.vectorize("C.k")
     other.decompose_reduction("C", "C.k")
     assert s.show() == other.show()
+
+
+def test_a_start_keeps_the_kind_that_it_was_given():
+    s = Schedule(matmul())
+    i, j, k = s.loops("C")
+    s.reorder(i, k, j)
+    s.decompose_reduction("C", k)
+    s.unroll("C_init.j")
+    s.vectorize(j)
+    assert "for C_init.j in 0 .. 6 unrolled" in s.show() and "for C.j in 0 .. 6 vectorized" in s.show()
+
+
+def test_a_start_that_may_not_have_the_kind_stays_serial():
+    """The copies of both loops, of which one already has lanes."""
+    s = Schedule(matmul())
+    i, j, k = s.loops("C")
+    s.reorder(k, i, j)
+    s.decompose_reduction("C", k)
+    s.vectorize("C_init.j")
+    s.vectorize(i)
+    assert "for C_init.i in 0 .. 8\n" in s.show() and "for C.i in 0 .. 8 vectorized" in s.show()
+
+
+def test_a_block_of_that_name_is_no_start_of_another():
+    """A tensor that is called so by chance."""
+    X = te.placeholder((8,), name="X")
+    start = te.compute((8,), lambda i: X[i] + 1.0, name="C_init")
+    s = Schedule(te.lower([X, te.compute((8,), lambda i: start[7 - i] * 2.0, name="C")]))
+    s.vectorize("C.i")
+    assert "for C_init.i in 0 .. 8\n" in s.show()
 
 
 @pytest.mark.parametrize("loop", ("C.r", "C.i.1", "C.i.0"))

@@ -10,6 +10,7 @@ from tensorc.ir.walk import uses, walk, walk_expr
 from tensorc.schedule.legality import check_iterations_apart
 from tensorc.schedule.locate import Place, block_places, constant, find_loop, refuse, replace, root_domain
 from tensorc.schedule.primitives.loops import check_iterators
+from tensorc.schedule.primitives.reduction import mark_starts
 
 _ONE_NUMBER = "a kernel starts with one number of threads"
 
@@ -42,7 +43,8 @@ def bind(function: Function, loop: str, thread_axis: str) -> Function:
     check_iterators(step, place, places, "rfactor gives each iteration a result of its own")
     check_iterations_apart(step, place, places)
     notes = annotate(node.annotations, "thread", thread_axis)
-    return replace(place, For(node.var, node.start, node.extent, "thread", node.body, notes))
+    function = replace(place, For(node.var, node.start, node.extent, "thread", node.body, notes))
+    return mark_starts(function, loop, lambda f, copy: bind(f, copy, thread_axis))
 
 
 def _axis(loop: For) -> str | None:

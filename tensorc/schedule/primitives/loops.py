@@ -62,6 +62,7 @@ from tensorc.schedule.locate import (
     root_domain,
     starts_at_zero,
 )  # fmt: skip
+from tensorc.schedule.primitives.reduction import mark_starts
 from tensorc.schedule.regions import buffers_written, gives_own_places, loads
 
 TAILS = ("auto", "guard", "mask", "shift", "cut")
@@ -482,7 +483,7 @@ def parallel(function: Function, loop: str) -> Function:
     places = block_places(place)
     check_iterators(step, place, places)
     check_iterations_apart(step, place, places)
-    return _with_kind(place, "parallel")
+    return mark_starts(_with_kind(place, "parallel"), loop, parallel)
 
 
 def check_iterators(
@@ -542,7 +543,7 @@ def vectorize(function: Function, loop: str) -> Function:
     if not _is_lane_reduction(step, place, places):
         check_iterators(step, place, places)
         check_iterations_apart(step, place, places)
-    return _with_kind(place, "vectorized")
+    return mark_starts(_with_kind(place, "vectorized"), loop, vectorize)
 
 
 def _check_count(step: str, place: Place, greatest: int, what: str) -> int:
@@ -591,4 +592,4 @@ def unroll(function: Function, loop: str) -> Function:
     if place.node.kind == "unrolled":
         return function
     _check_count(step, place, GREATEST_UNROLL, "copies")
-    return _with_kind(place, "unrolled")
+    return mark_starts(_with_kind(place, "unrolled"), loop, unroll)

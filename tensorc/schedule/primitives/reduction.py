@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from tensorc.arith import Domain, can_prove, simplify
+from tensorc.errors import ScheduleError
 from tensorc.ir.empty import empty_condition, empty_start
 from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical_not
 from tensorc.ir.function import Function
@@ -14,6 +16,7 @@ from tensorc.ir.walk import substitute, substitute_stmt, uses, variables
 from tensorc.schedule.legality import conjuncts, is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
     Place,
+    block_names,
     blocks_below,
     find_block,
     find_loop,
@@ -59,6 +62,31 @@ def decompose_reduction(function: Function, block: str, loop: str) -> tuple[Func
     outside = len(place.loops) - (len(inner) if dropped else 0)
     function = _with_empty_start(insert_before(place.up_to(at), new), block, outside)
     return _without_init(function, block), name
+
+
+def mark_starts(function: Function, loop: str, mark: Callable[[Function, str], Function]) -> Function:
+    """Mark, as a loop was, its copies in the blocks that `decompose_reduction` made of the starts of blocks below it,
+    so that it makes no difference which of the two steps came first.
+
+    Copies that have a kind of their own keep it; one that may not have this kind stays serial.
+    """
+    for block in blocks_below(find_loop(function, loop).node):
+        for start in (f"{block.name}_init", f"{block.name}_empty"):
+            copy = _renamed(loop, block.name, start)
+            if _is_start(function, start, copy, block):
+                with suppress(ScheduleError):
+                    function = mark(function, copy)
+    return function
+
+
+def _is_start(function: Function, name: str, loop: str, block: Block) -> bool:
+    """Whether a block of this name, in a serial loop of this name, makes the start of another block."""
+    if block.init is not None or name not in block_names(function) or loop not in loop_names(function):
+        return False
+    start = find_block(function, name)
+    made, changed = buffers_written(start.node), buffers_written(block)
+    around = next((each for each in start.loops if each.var.name == loop), None)
+    return around is not None and around.kind == "serial" and made == changed and start.node.init is None
 
 
 def _loops_from(step: str, place: Place, at: For) -> tuple[For, ...]:
