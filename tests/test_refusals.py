@@ -13,6 +13,7 @@ from tensorc import te
 from tensorc.ir import parse
 
 LONG = "a" * 5000
+STRIDED = "function f(A: float32[8] strides [2], out C: float32[8])\n  C[0] = A[0]\n"
 n = te.var("n")
 X = te.placeholder((8,), name="X")
 Z = te.placeholder((8, 8), name="Z")
@@ -25,6 +26,20 @@ x = np.ones(8, "float32")
 
 def compute(body):
     return te.compute((8,), body, name="B")
+
+
+def doubled(value):
+    for _ in range(40):
+        value = value + value
+    return value
+
+
+def uneven():
+    """A scan of two states of which one starts with one element, the other with two."""
+    inits = [te.compute((start, 3), lambda t, i: 0.0, name=f"init{start}") for start in (1, 2)]
+    states = [te.placeholder((5, 3), name=name) for name in "st"]
+    updates = [te.compute((5, 3), lambda t, i, s=s: s[t - 1, i], name=f"update_{s.name}") for s in states]
+    return te.scan(inits, updates, states)
 
 
 def nest():
@@ -99,6 +114,13 @@ EXPRESSIONS = [
     (lambda: abs(X), f"abs(): {WHOLE}"),
     (lambda: np.asarray(X), f"np.array(): {WHOLE}"),
     (lambda: np.sum(X), "np.add: tensor 'X' has no elements yet"),
+    (lambda: te.compute((8,), min, name="B"), f"compute 'B': {min!r} does not tell its parameters"),
+    (lambda: compute(lambda i: doubled(X[i])), "compute 'B': the body written out is 3298534883327 operations"),
+    (lambda: compute(lambda i: I[i] ** I[i]), "a ** b: the exponent of int64 is not a number from 0 to 8; cast to a"),
+    (lambda: compute(lambda i: I[i] ** -1), "a ** b: exponent -1 of int64 is not a number from 0 to 8; cast to a"),
+    (lambda: te.function(parse(STRIDED), [X]), "function 'f': parameter 'A' has strides; tensors are contiguous"),
+    (lambda: uneven(), "scan 'scan': the states 's' and 't' differ in their steps"),
+    (lambda: parse("function f(A: float32[8])\n  pass\npass\n"), "line 3: expected the end of the function"),
     (lambda: X.__setitem__(0, 1.0), f"a[...] = b: {WHOLE}"),
     (lambda: compute(lambda i: X[i] + X), "Tensor(X: float32[8]) is neither an expression nor a number"),
     (lambda: te.const("a", "float32"), "'a' is not a number, which a literal of float32 must be"),
@@ -118,6 +140,8 @@ EXPRESSIONS = [
     (lambda: tc.build([X[0]]), "arguments: argument 0 is the expression X[0], not a tensor"),
 ]
 SCHEDULES = [
+    (lambda: tc.Schedule(3), "Schedule takes a function of the IR, not int"),
+    (lambda: tc.recipe(3), "recipe: 3 is no predicate; @tc.recipe(lambda group: ...) takes one"),
     (lambda: nest().trace.apply(3), "trace: 3 is neither a schedule nor a function of the IR"),
     (lambda: nest().perform([], ()), "no step is named []"),
     (lambda: nest().perform("split", ()), "split: a tuple of its arguments (loop, factors, tail) is needed, not ()"),

@@ -70,6 +70,9 @@ def test_ones_own():
     assert refusal("own.square", NEST, BODY) == "tensor_intrin('own.square'): the name is taken"
 
 
+SQUARE = "function f(x: float32[4, 4], out y: float32[4, 4])\n"
+
+
 @pytest.mark.parametrize(
     ("meaning", "implementation", "reason"),
     [
@@ -79,6 +82,8 @@ def test_ones_own():
         (NEST, f"{HEAD}  y[ramp(1, 1, 4)] = x[{LANES}]\n",
          "trying it out failed: store of y[4]: index 4 is not in 0 .. 4"),
         (NEST.replace("0 .. 4", "0 .. 3"), BODY, "'y' is not accessed by whole loops, one a dimension"),
+        (SQUARE + "  for i in 0 .. 4\n    for j in 0 .. 4\n      y[i, j] = y[j, i] + x[i, j]\n",
+         SQUARE + "  y[0] = x[0]\n", "'y' is read where it is not written"),
         (NEST.replace("y[i] =", "y[3 - i] ="), BODY, "'y' is not accessed by whole loops, one a dimension"),
         (NEST, BODY.replace("[4]", "[8]"), "the meaning and the implementation have different parameters"),
         (f"{HEAD}  for i in 0 .. 4\n    if i < 2\n      y[i] = x[i]\n", BODY,

@@ -223,13 +223,14 @@ def _reads_always(expr: Expr, buffer: Buffer) -> bool:
 def _check_earlier(source: Place, place: Place, between: Buffer, step: str) -> None:
     """Refuse where the block may not run when its producer does."""
     function, block = place.function, place.node
+    reason = f"it does not run after {source.node.name!r}, which makes what it reads"
     shared = common_sequence(source, place)
     if shared is None:
-        refuse(function, f"{step}: it does not follow {source.node.name!r}", block.name)
+        refuse(function, f"{step}: {reason}", block.name)
     sequence = place.path[shared]
     first, last = [position(sequence, at.path[shared + 1]) for at in (source, place)]
     if first > last:
-        refuse(function, f"{step}: it does not follow {source.node.name!r}", block.name)
+        refuse(function, f"{step}: {reason}", block.name)
     touched = (stored(block) | loaded(block)) - {between}
     for stmt in substmts(sequence)[first : last + 1]:
         for other in blocks_below(stmt):

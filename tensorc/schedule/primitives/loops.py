@@ -229,13 +229,6 @@ def _shifted(step: str, place: Place, new, strides, domain: Domain) -> Expr:
         message = f"block {block.name!r} below reduces or updates, so that no point may run again"
         refuse(place.function, f"{step}: tail 'shift': {message}", node.var.name)
     for each in blocks_below(node.body):
-        if any(it.kind != "spatial" for it in iters_using(each, node.var)):
-            refuse(
-                place.function,
-                f"{step}: tail 'shift': {each.name!r} is not spatial in it",
-                node.var.name,
-            )
-    for each in blocks_below(node.body):
         for buffer in buffers_written(each):
             if loads(node.body, buffer) and not gives_own_places(each, buffer):
                 message = f"{each.name!r} uses places of {buffer.name!r} again, so that no iteration "

@@ -206,7 +206,8 @@ def _check_later(source: Place, target: Place, step: str) -> int:
         refuse(function, f"{step}: {reason}", source.node.name)
     for stmt in source.path[shared + 1 : -1]:
         if type(stmt) not in (For, Seq):
-            refuse(function, f"{step}: the block stands under a condition", source.node.name)
+            reason = "the block stands under a condition, which would be lost"
+            refuse(function, f"{step}: {reason}", source.node.name)
     return shared
 
 
@@ -214,7 +215,8 @@ def _check_nest(target: Place, shared: int, step: str) -> None:
     """Refuse a loop that is vectorized, or not reached in every iteration around it."""
     for stmt in target.path[shared + 1 :]:
         if type(stmt) not in (For, Seq):
-            refuse(target.function, f"{step}: the loop stands under a condition", target.node.var.name)
+            reason = "the loop stands under a condition, where the block would not always run"
+            refuse(target.function, f"{step}: {reason}", target.node.var.name)
     for loop in (*target.loops, target.node):
         if loop.kind == "vectorized":
             reason = f"loop {loop.var.name!r} is vectorized; move the block before vectorizing"

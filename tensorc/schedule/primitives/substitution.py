@@ -112,9 +112,6 @@ def _matched(place: Place, new: Function, block: str, step: str) -> dict[Buffer,
     if outputs != set(written):
         names = ", ".join([repr(each.name) for each in written])
         refuse(function, f"{step}: the replacement must write what the nest writes: {names}", block)
-    for param in new.params:
-        if param not in new.outputs and found[param] in written:
-            refuse(function, f"{step}: the nest writes {param.name!r}, which is an input there", block)
     return found
 
 
