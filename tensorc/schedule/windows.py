@@ -4,12 +4,13 @@ that copy it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.ir.expr import Buffer, Expr, Load, Var, cast, index, is_const, logical_and
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, Store, annotate
-from tensorc.ir.walk import uses, walk
+from tensorc.ir.walk import substitute, uses, variables, walk
 from tensorc.schedule.legality import (
     CONCURRENT,
     Touch,
@@ -20,7 +21,7 @@ from tensorc.schedule.legality import (
     touches,
 )
 from tensorc.schedule.locate import Place, block_places, find_block, find_loop, fresh, loop_names, refuse
-from tensorc.schedule.regions import Span, accesses, clamp, unite
+from tensorc.schedule.regions import Span, accesses, clamp, loads, unite, writers
 
 
 def name_of(place: Place) -> str:
@@ -160,3 +161,55 @@ def check_parallel(at: Place, changed: Function, step: str) -> None:
             problem = overlap(spread, block_places(spread))
             if problem is not None:
                 refuse(at.function, f"{step}: in {loop.kind} {loop.var.name!r}, {problem}", name_of(at))
+
+
+def beside(place: Place, old: Buffer, is_write: bool) -> Place | None:
+    """The outermost loop that holds a block alone, or the block, if next to it a copy may stand of what
+    its instances touch of a buffer; else None."""
+    node = place.node
+    if any(loop.kind == "vectorized" for loop in place.loops):
+        return None
+    others = [other for other in writers(place.function, old) if other is not node]
+    is_update = node.init is None and loads(node, old) > 0
+    if is_write and (others or is_update):
+        return None
+    reducing = [it.extent for it in node.iters if it.kind == "reduce"]
+    if node.init is not None and not all(is_const(e) and e.value >= 1 for e in reducing):
+        return None  # the init may run where no instance does
+    inner = len(place.path) - 1
+    while inner > 0 and type(place.path[inner - 1]) is For:
+        inner -= 1
+    return Place(place.function, place.path[: inner + 1])
+
+
+def same_instances(
+    place: Place, near: Place, name: str, iters: Sequence[BlockIter], body: Stmt
+) -> Stmt | None:
+    """A block of these iterators in copies of the loops around a block, which runs when that does; None
+    where the loops that it leaves out are needed to tell."""
+    node, domain = place.node, place.domain()
+    loops = place.loops[len(near.loops) :]
+    needed = [it.binding for it in iters] + [node.predicate]
+    kept: list[For] = []
+    for loop in reversed(loops):
+        if any(uses(each, (loop.var,)) for each in needed):
+            kept.append(loop)
+            needed += [loop.start, loop.extent]
+        elif not can_prove(loop.extent >= 1, domain):
+            return None
+    reducing = {v for it in node.iters if it.kind == "reduce" for v in variables(it.binding)}
+    if uses(node.predicate, reducing):
+        return None
+    taken = loop_names(place.function)
+    values: dict[Var, Var] = {}
+    for loop in kept:
+        tail = loop.var.name.removeprefix(f"{node.name}.")
+        var = loop.var.copy(fresh(f"{name}.{tail}", taken))
+        taken.add(var.name)
+        values[loop.var] = var
+    bound = [replaced(it, binding=substitute(it.binding, values)) for it in iters]
+    nest: Stmt = Block(name, tuple(bound), substitute(node.predicate, values), None, body)
+    for loop in kept:
+        start, extent = substitute(loop.start, values), substitute(loop.extent, values)
+        nest = For(values[loop.var], start, extent, "serial", nest)
+    return nest

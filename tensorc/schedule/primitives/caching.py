@@ -13,7 +13,15 @@ from tensorc.ir.expr import Buffer, Cast, Const, Expr, Load, Var, cast, index, i
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
 from tensorc.ir.verifier import SCOPES
-from tensorc.ir.walk import map_substmts, replace_buffers, rewrite_exprs, uses, walk
+from tensorc.ir.walk import (
+    all_exprs,
+    map_substmts,
+    replace_buffers,
+    rewrite_exprs,
+    substitute_stmt,
+    uses,
+    walk,
+)
 from tensorc.schedule.dependence import fills
 from tensorc.schedule.legality import conjuncts, is_injective, is_reached
 from tensorc.schedule.locate import (
@@ -42,11 +50,13 @@ from tensorc.schedule.regions import (
     writers,
 )
 from tensorc.schedule.windows import (
+    beside,
     check_parallel,
     fills_window,
     is_defined,
     needed,
     place_of,
+    same_instances,
     trimmed,
     window_nest,
 )
@@ -109,7 +119,8 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     block.
 
     Where a block in the same nest of loops reads the output, or not all of it is written, the copy is
-    of what is written, just after the outermost loop around `block` that no reader lies in.
+    of what is written, just after the outermost loop around `block` that no reader lies in, or that
+    holds it alone.
 
     Requires: the block writes one buffer, all elements of it that are copied; it does not start from
     what that buffer held before; no block after it writes the buffer.
@@ -125,7 +136,11 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     name = fresh_block(function, copy.name)
     names = _iterator_names(place.node, target)
     if refusal is not None:
-        return _write_window(place, target, copy, name, names, refusal), name
+        near = _write_window(place, target, copy, name, names, step)
+        near = _write_instances(place, target, copy, name, step) if near is None else near
+        if near is None:
+            raise refusal
+        return near, name
     version = version_of(place)
     function = replace(version, _redirect_writers(version.node, target, copy))
     function = function.with_(allocs=(*function.allocs, copy))
@@ -177,15 +192,11 @@ def _read_window(
 
 
 def _write_window(
-    place: Place,
-    target: Buffer,
-    copy: Buffer,
-    name: str,
-    names: Sequence[str],
-    refusal: ScheduleError,
-) -> Function:
+    place: Place, target: Buffer, copy: Buffer, name: str, names: Sequence[str], step: str
+) -> Function | None:
     """The function in which a block writes to `copy`, of which what it has written is copied just
-    after the outermost statement around it in which no other block reads the buffer."""
+    after the outermost statement around it in which no other block reads the buffer; None where that
+    may be less than a box."""
     blocks = blocks_below(version_of(place).node)
     later = blocks[next(i for i, block in enumerate(blocks) if block is place.node) + 1 :]
     at = _outermost_without(
@@ -195,13 +206,51 @@ def _write_window(
     spans = tuple([trimmed(span, e) for span, e in zip(needed(at, target, domain), copy.shape)])
     is_alone = not any(target in buffers_written(block) for block in later)
     if not is_alone or _is_vectorized_around(at) or not fills_window(at, target, spans, domain):
-        raise refusal
+        return None
     changed = replace(at, replace_buffers(at.node, {target: copy}))
     changed = changed.with_(allocs=(*changed.allocs, copy))
     nest = window_nest(changed, name, copy, target, spans, domain, names)
     changed = insert_after(place_of(changed, at), nest)
-    check_parallel(at, changed, str(refusal).partition(":")[0])
+    check_parallel(at, changed, step)
     return changed
+
+
+def _write_instances(
+    place: Place, target: Buffer, copy: Buffer, name: str, step: str
+) -> Function | None:
+    """The function in which a block writes to `copy`, and each of its instances copies what it has
+    written just after the loops that hold the block alone; None where that is not known."""
+    node: Block = place.node
+    near = beside(place, target, is_write=True)
+    iters = [it for it in node.iters if it.kind != "reduce"]
+    new = {it.var: it.var.copy() for it in iters}
+    body = _copied_stores(node.body, target, copy)
+    if near is None or body is None or (node.init is not None and not stores_always(node, target)):
+        return None
+    reduced = [it.var for it in node.iters if it.kind == "reduce"]
+    if loads(body, target) or any(uses(e, reduced) for e in all_exprs(body)):
+        return None
+    bound = [BlockIter(new[it.var], it.extent, "spatial", it.binding) for it in iters]
+    nest = same_instances(place, near, name, bound, substitute_stmt(body, new))
+    if nest is None:
+        return None
+    changed = replace(place, replace_buffers(node, {target: copy}))
+    changed = changed.with_(allocs=(*changed.allocs, copy))
+    changed = insert_after(place_of(changed, near), nest)
+    check_parallel(near, changed, step)
+    return changed
+
+
+def _copied_stores(stmt: Stmt, target: Buffer, copy: Buffer) -> Stmt | None:
+    """A store under conditions, with what `copy` holds stored instead; None for other statements."""
+    match stmt:
+        case Store(_, indices, _, mask) if mask is None:
+            return Store(target, indices, Load(copy, indices))
+        case If(_, then, None):
+            inner = _copied_stores(then, target, copy)
+            return None if inner is None else If(stmt.condition, inner)
+        case _:
+            return None
 
 
 def _outermost_without(place: Place, is_user: Callable[[Block], bool]) -> Place:

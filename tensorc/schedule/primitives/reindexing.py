@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace as replaced
 
 from tensorc.arith import Domain, IndexMap, can_prove
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Buffer, Expr, IfThenElse, Load, Var, is_const
+from tensorc.ir.expr import Buffer, Expr, IfThenElse, Load, Var
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, If, Stmt, Store
 from tensorc.ir.walk import (
     all_exprs,
     exprs,
@@ -24,12 +23,10 @@ from tensorc.ir.walk import (
 from tensorc.schedule.locate import (
     Place,
     find_block,
-    fresh,
     fresh_block,
     fresh_buffer,
     insert_after,
     insert_before,
-    loop_names,
     refuse,
     replace,
     root_domain,
@@ -49,11 +46,10 @@ from tensorc.schedule.regions import (
     assumed,
     buffers_read,
     buffers_written,
-    loads,
     stores_always,
     writers,
 )
-from tensorc.schedule.windows import check_parallel, place_of
+from tensorc.schedule.windows import beside, check_parallel, place_of, same_instances
 
 
 def reindex(function: Function, block: str, buffer: str) -> tuple[Function, str]:
@@ -244,7 +240,7 @@ def _cache(
         return insert(outermost(find_block(changed, node.name)), nest), name
     near = _near(place, old, is_write)
     iters = [BlockIter(values[it.var], it.extent, "spatial", it.binding) for it in used]
-    copied = None if near is None else _same_instances(place, near, name, iters, body)
+    copied = None if near is None else same_instances(place, near, name, iters, body)
     if near is None or copied is None:
         raise refusal
     changed = insert(place_of(changed, near), copied)
@@ -255,51 +251,9 @@ def _cache(
 def _near(place: Place, old: Buffer, is_write: bool) -> Place | None:
     """The outermost loop that holds the block alone, or the block, next to which a copy of what its
     instances touch may stand; None where that is nowhere."""
-    node = place.node
-    if any(loop.kind == "vectorized" for loop in place.loops) or _is_guarded(node, old):
+    if _is_guarded(place.node, old) or (is_write and not stores_always(place.node, old)):
         return None
-    stores = [other for other in writers(place.function, old) if other is not node]
-    is_update = is_write and node.init is None and loads(node, old) > 0
-    if is_write and (stores or is_update or not stores_always(node, old)):
-        return None
-    reducing = [it.extent for it in node.iters if it.kind == "reduce"]
-    if node.init is not None and not all(is_const(e) and e.value >= 1 for e in reducing):
-        return None  # the init may run where no instance does
-    inner = len(place.path) - 1
-    while inner > 0 and type(place.path[inner - 1]) is For:
-        inner -= 1
-    return Place(place.function, place.path[: inner + 1])
-
-
-def _same_instances(
-    place: Place, near: Place, name: str, iters: Sequence[BlockIter], body: Stmt
-) -> Stmt | None:
-    """A block of these iterators in copies of the loops around a block, which runs when that does; None
-    where the loops that it leaves out are needed to tell."""
-    node, domain = place.node, place.domain()
-    loops = place.loops[len(near.loops) :]
-    needed = [it.binding for it in iters] + [node.predicate]
-    kept: list[For] = []
-    for loop in reversed(loops):
-        if any(uses(each, (loop.var,)) for each in needed):
-            kept.append(loop)
-            needed += [loop.start, loop.extent]
-        elif not can_prove(loop.extent >= 1, domain):
-            return None
-    if any(uses(node.predicate, (v,)) for it in node.iters if it.kind == "reduce" for v in variables(it.binding)):
-        return None
-    taken = loop_names(place.function)
-    values: dict[Var, Var] = {}
-    for loop in kept:
-        var = loop.var.copy(fresh(f"{name}.{loop.var.name.removeprefix(f'{node.name}.')}", taken))
-        taken.add(var.name)
-        values[loop.var] = var
-    bound = [replaced(it, binding=substitute(it.binding, values)) for it in iters]
-    nest: Stmt = Block(name, tuple(bound), substitute(node.predicate, values), None, body)
-    for loop in kept:
-        start, extent = substitute(loop.start, values), substitute(loop.extent, values)
-        nest = For(values[loop.var], start, extent, "serial", nest)
-    return nest
+    return beside(place, old, is_write)
 
 
 def _check_extents(place: Place, used: Sequence[BlockIter], step: str) -> None:
