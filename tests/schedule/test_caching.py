@@ -466,6 +466,26 @@ function kept(A: float32[4], out C: float32[8])
         "cache_write(block 'C'): not every element of 'C' is known to be written, and the others "
         "keep what they hold"
     )
+    nested = parse("""
+function nested(A: float32[4, 4], out C: float32[4, 4])
+  for i in 0 .. 4
+    for j in 0 .. 4
+      block C
+        spatial i: 4 = i
+        spatial j: 4 = j
+        block left
+          where j < 3
+          C[i, j] = A[i, j]
+        block top
+          where i < 2
+          C[i, j] = A[j, i]
+""")
+    after, _ = cache_write(nested, "C")
+    assert show(after).endswith("""\
+        if j < 3
+          C[i, j] = C_global[i, j]
+        if i < 2
+          C[i, j] = C_global[i, j]""")
     dense = parse(kept.replace("i * 2", "i + 3"))
     after, _ = cache_write(dense, "C")
     assert show(after).endswith("""\

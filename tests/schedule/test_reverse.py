@@ -11,6 +11,7 @@ from tensorc.ir.printer import show
 from tensorc.ir.verifier import verify
 from tensorc.schedule.primitives.binding import bind
 from tensorc.schedule.primitives.blocking import blockize
+from tensorc.schedule.primitives.caching import cache_write
 from tensorc.schedule.primitives.inlining import reverse_compute_inline
 from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
@@ -347,6 +348,7 @@ def test_reads_at_places_that_tell_the_iterators(arguments):
 def test_a_part_of_the_producer_is_stored_under_a_condition():
     function = reverse_compute_inline(two("T[i + 1, j]", "7, 6", m=7), "C")
     assert "if i >= 1\n        C[i - 1, j] = " in body(function)
+    assert_same(function, cache_write(function, "T")[0])
 
 
 def test_split_producers():

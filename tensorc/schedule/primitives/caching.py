@@ -11,7 +11,7 @@ from tensorc.dtypes import dtype as as_dtype
 from tensorc.errors import ExpressionError, ScheduleError
 from tensorc.ir.expr import Buffer, Cast, Const, Expr, Load, Var, cast, index, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, If, Stmt, Store
+from tensorc.ir.stmt import Block, BlockIter, For, If, Seq, Stmt, Store, seq
 from tensorc.ir.verifier import SCOPES
 from tensorc.ir.walk import (
     all_exprs,
@@ -249,6 +249,14 @@ def _copied_stores(stmt: Stmt, target: Buffer, copy: Buffer) -> Stmt | None:
         case If(_, then, None):
             inner = _copied_stores(then, target, copy)
             return None if inner is None else If(stmt.condition, inner)
+        case Block(_, iters, predicate, None, body):
+            values: dict[Var, Expr] = {it.var: it.binding for it in iters}
+            inner = _copied_stores(substitute_stmt(body, values), target, copy)
+            return None if inner is None else If(predicate, inner)
+        case Seq(stmts):
+            parts = [_copied_stores(part, target, copy) for part in stmts]
+            known = [part for part in parts if part is not None]
+            return seq(*known) if len(known) == len(parts) else None
         case _:
             return None
 
