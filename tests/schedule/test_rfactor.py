@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule.primitives.loops import fuse, parallel, reorder, split, vectorize
@@ -202,3 +204,35 @@ function rest(A: float32[1], out C: float32[1])
 """)
     changed, _ = rfactor(one, "C.k", 0)
     assert_same(one, changed)
+
+
+FIRST = """
+function first(A: float32[8], out I: int64[1], out V: float32[1])
+  for ko in 0 .. 4
+    for ki in 0 .. 2
+      block best {identity.0 = -1, identity.1 = -inf}
+        spatial i: 1 = 0
+        reduce k: 8 = ko * 2 + ki
+        init
+          I[i] = -1
+          V[i] = float32(-inf)
+        let I.term: int64 = k
+          let V.term: float32 = A[k]
+            let I.next: int64 = select(V[i] >= V.term, I[i], I.term)
+              let V.next: float32 = select(V[i] >= V.term, V[i], V.term)
+                I[i] = I.next
+                V[i] = V.next
+"""
+
+
+def test_the_first_of_equals_is_no_matter_of_order():
+    """A reducer that keeps what it has where values are equal is not commutative: taken for one because
+    it starts from the least value, it finds another index. So only a declared one is divided."""
+    text = FIRST.replace(" {identity.0 = -1, identity.1 = -inf}", "")
+    assert refused(rfactor, parse(text), "ki") == (
+        "rfactor(loop 'ki'): block 'best' combines its terms by no reducer whose identity is known"
+    )
+    tied = np.array([0, 1, 1, 0, 0, 0, 0, 0], "float32")
+    divided, _ = rfactor(parse(FIRST), "ki")
+    assert interpret(parse(text), tied)[0] == [1]
+    assert interpret(divided, tied)[0] == [2]
