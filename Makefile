@@ -37,6 +37,8 @@ bench: env
 	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --json out/bench/gemm-1.json
 	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --threads 2 --json out/bench/gemm-2.json
 	$(RUN) -m benchmarks math --peers numpy,torch --json out/bench/math-1.json
+	$(RUN) -m benchmarks lowprecision --peers torch --json out/bench/lowprecision-1.json
+	$(RUN) -m benchmarks memory --json out/bench/memory.json
 	$(RUN) -m benchmarks latency --json out/bench/latency.json
 	$(RUN) -m benchmarks.tables out/bench > benchmarks/RESULTS.md
 

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import json
 
-SUITES = ("gemm", "latency", "lowprecision", "math", "symbolic")
+SUITES = ("gemm", "latency", "lowprecision", "math", "memory", "symbolic")
 PEERS = ("numpy", "torch", "jax", "tvm")
 
 

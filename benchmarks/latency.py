@@ -4,6 +4,8 @@ import           `import tensorc` in a fresh interpreter, less the start of the 
 build first      definition to callable for a 512 matmul, the first kernel of a process, the disk cache empty
 build            the same for later kernels of a process
 build from disk  definition to callable when the disk cache has the kernel
+30 steps         thirty steps on the nests of a convolution in three stages, each proved; less than 60 ms is wanted
+copy             a copy of that schedule; the peer is an empty Python function
 call             three arrays of 16 floats; the peer is an empty Python function, the bar their difference
 launch           what sharing a kernel's loop between two threads adds to a call
 first share      how much longer two threads take for two equal shares than one thread for one: until the second
@@ -23,6 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.convolution import convolution, thirty_steps
 from benchmarks.harness import spread
 from tensorc import te
 
@@ -74,6 +77,25 @@ def _disk(rounds: int) -> tuple[list[float], dict]:
     with tempfile.TemporaryDirectory() as folder:
         _python(DEFINE + "timed(512)", folder)
         return [_python(DEFINE + "timed(256); print(timed(512))", folder)[0] for _ in range(rounds)], {}
+
+
+def _steps(rounds: int) -> tuple[list[float], dict]:
+    times = []
+    for _ in range(rounds):
+        s = convolution()
+        start = time.perf_counter()
+        thirty_steps(s)
+        times.append(time.perf_counter() - start)
+    return times, {}
+
+
+def _copy(rounds: int) -> tuple[list[float], dict]:
+    s = convolution()
+    thirty_steps(s)
+    number = 20_000
+    times = [timeit.timeit(s.copy, number=number) / number for _ in range(rounds)]
+    theirs = [timeit.timeit(lambda: None, number=number) / number for _ in range(rounds)]
+    return times, {"empty_call": statistics.median(theirs) * 1e3}
 
 
 def _add(shape, schedule: Callable | None = None):
@@ -153,6 +175,8 @@ WORKLOADS = {
     "build first": _first,
     "build": _build,
     "build from disk": _disk,
+    "30 steps": _steps,
+    "copy": _copy,
     "call": _call,
     "launch": _launch,
     "first share": _share,
