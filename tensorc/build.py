@@ -86,16 +86,15 @@ def build(
     plan: Callable[[], Schedule]
     if name is not None:
         check_name("build", name)
+    chosen = name or (what.function.name if isinstance(what, Schedule) else "main")
     if not isinstance(what, Schedule):
-        name = name or "main"
         own = registered()
-        made = _default(check_arguments(what), target, limit, schedules, own, name) if own else None
+        made = _default(check_arguments(what), target, limit, schedules, own, chosen) if own else None
         if made is not None and not {recipe.name for recipe in own}.isdisjoint(made.recipes.values()):
             what = made  # known by what its recipes did to it: their code may change
     if isinstance(what, Schedule):
         snapshot = what.copy()  # the caller may go on with the schedule
-        name = name or what.function.name
-        snapshot.function = function = what.function.with_(name=name)
+        snapshot.function = function = what.function.with_(name=chosen)
         symbols = _symbols(function)
         text = show(function, canonical=True) + _intrinsics(function)
         plan = lambda: snapshot
@@ -104,7 +103,7 @@ def build(
         tensors = check_arguments(what)
         symbols = te.symbols(tensors)
         text = _guarded(lambda: te.canonical_text(tensors))
-        plan = lambda: made or _default(tensors, target, limit, schedules, (), name)
+        plan = lambda: made or _default(tensors, target, limit, schedules, (), chosen)
         names = list(argument_names(tensors))
     store = Cache.default() if cache and schedules is None else None
     text += "".join([f"\n{var.name}" for var in symbols])  # by which callers pass them
@@ -116,7 +115,7 @@ def build(
         if store:
             store.put(key, artifact)
     params = tuple([replace(param, name=new) for param, new in zip(artifact.params, names)])
-    artifact = replace(artifact, name=name, params=params)
+    artifact = replace(artifact, name=chosen, params=params)
     return load(artifact, describe=_describer(plan, target), threads=limit)
 
 
