@@ -34,8 +34,9 @@ lint: env
 
 bench: env
 	mkdir -p out/bench
-	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --json out/bench/gemm-1.json
-	$(RUN) -m benchmarks gemm --peers numpy,torch,jax --threads 2 --json out/bench/gemm-2.json
+	for suite in gemm ansor resnet50 mobilenet elementwise bert gpt2; do for threads in 1 2; do \
+		$(RUN) -m benchmarks $$suite --threads $$threads --json out/bench/$$suite-$$threads.json || exit 1; \
+	done; done
 	$(RUN) -m benchmarks math --peers numpy,torch --json out/bench/math-1.json
 	$(RUN) -m benchmarks lowprecision --peers torch --json out/bench/lowprecision-1.json
 	$(RUN) -m benchmarks memory --json out/bench/memory.json

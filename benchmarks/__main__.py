@@ -6,18 +6,27 @@ import argparse
 import importlib
 import json
 
-SUITES = ("gemm", "latency", "lowprecision", "math", "memory", "symbolic")
+from benchmarks import harness
+
+SUITES = (
+    "gemm", "ansor", "resnet50", "mobilenet", "elementwise", "bert", "gpt2",
+    "latency", "lowprecision", "math", "memory", "symbolic",
+)  # fmt: skip
+QUICK = 0.02  # seconds of a turn
 PEERS = ("numpy", "torch", "jax", "tvm")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
-    parser.add_argument("--peers", default="numpy", help=f"comma-separated, of {', '.join(PEERS)}; empty for none")
+    parser.add_argument(
+        "--peers", default="numpy,torch,jax", help=f"comma-separated, of {', '.join(PEERS)}; empty for none"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="write the rows as one JSON array")
     parser.add_argument("--only", help="comma-separated names of workloads")
     parser.add_argument("--rounds", type=int, help="how often each peer has its turn")
+    parser.add_argument("--quick", action="store_true", help="a few short rounds: minutes for a suite, more noise")
     options = parser.parse_args()
     peers = [peer for peer in options.peers.split(",") if peer]
     for peer in peers:
@@ -38,12 +47,15 @@ def main() -> None:
 
 def suite_rows(name, suite, wanted, peers, options) -> list[dict]:
     """The rows of a suite, each printed as it comes."""
-    rounds = {} if options.rounds is None else {"rounds": options.rounds}
+    rounds = {"rounds": 5} if options.quick else {}
+    if options.rounds is not None:
+        rounds = {"rounds": options.rounds}
     if hasattr(suite, "run"):
         return suite.run(wanted, options.threads, print_row, **rounds)
-    from benchmarks import harness
-
-    return harness.run(name, wanted, peers, options.threads, print_row, **rounds)
+    seconds = {"seconds": QUICK} if options.quick else {}
+    rows = harness.run(name, wanted, peers, options.threads, print_row, **rounds, **seconds)
+    print(f"{name}: {harness.summary(rows)}")
+    return rows
 
 
 def print_row(row: dict) -> None:

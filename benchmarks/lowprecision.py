@@ -24,9 +24,7 @@ def product(size: int, a: str, b: str, c: str, group: int, intrin: str) -> tc.Sc
     A = te.placeholder((size, size), a, name="A")
     B = te.placeholder((size, size), b, name="B")
     r = te.reduce_axis(size, name="k")
-    C = te.compute(
-        (size, size), lambda i, j: te.sum(te.cast(A[i, r], c) * te.cast(B[r, j], c), axis=r), name="C"
-    )
+    C = te.compute((size, size), lambda i, j: te.sum(te.cast(A[i, r], c) * te.cast(B[r, j], c), axis=r), name="C")
     s = tc.schedule([A, B, C])
     i, j, k = s.loops("C")
     packed = s.cache_read("C", "B")

@@ -7,13 +7,16 @@ import platform
 import sys
 from pathlib import Path
 
+from benchmarks.harness import summary
+
 HEAD = """# Results
 
 What the suites measured on the machine named below; `make bench` measures afresh and rewrites this page. Times are
-medians over interleaved rounds (each peer in a process of its own), `spread` is the distance of the quartiles over the
-median. A peer's ratio is its time over ours: above 1 tensorc is ahead. `peak` is the fraction of the multiply-add rate
-that a loop of independent vector FMAs reached in the same rounds, on as many threads; `copy` the fraction of the
-bandwidth of a copy.
+medians over interleaved rounds (each peer in a process of its own; of one thread, the time that the process has had),
+`spread` is the distance of the quartiles over the median. A peer's ratio is its time over ours: above 1 tensorc is
+ahead. `peak` is the fraction of the multiply-add rate that a loop of independent vector FMAs reached in the same
+rounds, on as many threads; `copy` the fraction of the bandwidth of a copy. Of a suite, the geometric mean is over the
+ratios to the best peer of each row, which count at most 2.
 """
 
 
@@ -25,6 +28,8 @@ def main(folder: str) -> None:
         if rows:
             print(f"\n## {rows[0]['suite']}, {rows[0]['threads']} thread{'s' if rows[0]['threads'] > 1 else ''}\n")
             print(_table(rows))
+            if "is_apart" in rows[0]:
+                print(f"\n{summary(rows)}".replace("geometric", "Geometric") + ".")
 
 
 def _machine() -> str:

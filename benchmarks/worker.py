@@ -1,7 +1,7 @@
 """A peer in a process of its own: reads commands as JSON lines, answers with times.
 
-    {"do": "prepare", "suite": ..., "workload": ...}  ->  {"ok": true, "flops": ..., "bytes": ...} or {"missing": why}
-    {"do": "measure", "seconds": s}                   ->  {"times": [seconds of each call]}
+{"do": "prepare", "suite": ..., "workload": ...}  ->  {"ok": true, "flops": ..., "bytes": ...} or {"missing": why}
+{"do": "measure", "seconds": s}                   ->  {"times": [seconds of each call]}
 """
 
 from __future__ import annotations
@@ -11,38 +11,39 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
+
+BATCH = 50e-6  # seconds that calls are timed together for, at least
 
 
 def prepare_tensorc(workload, inputs, threads):
     import tensorc as tc
 
+    start = time.perf_counter()
     kernel = tc.build(workload.tensors(), threads=threads)
+    facts = {"flops": kernel.artifact.flops, "bytes": kernel.artifact.bytes, "is_apart": workload.is_apart}
+    facts["build_seconds"] = time.perf_counter() - start
     output = kernel(*inputs)
-    _check(workload, inputs, output)
-    return (lambda: kernel(*inputs, output)), {"flops": kernel.artifact.flops, "bytes": kernel.artifact.bytes}
+    return (lambda: kernel(*inputs, output)), output, facts
 
 
 def prepare_numpy(workload, inputs, threads):
+    arrays = _arranged(workload, "numpy", inputs)
     function = workload.peers["numpy"]
-    return (lambda: function(*inputs)), {}
+    return (lambda: function(*arrays)), function(*arrays), {}
 
 
 def prepare_torch(workload, inputs, threads):
     import torch
 
     torch.set_num_threads(threads)
-    arrays = [_in_torch(array) for array in inputs]
+    torch.set_grad_enabled(False)
+    arrays = _arranged(workload, "torch", [_in_torch(array) for array in inputs])
     function = workload.peers["torch"]
     result = function(*arrays)
-    _check(workload, inputs, np.asarray(result.float() if result.dtype is torch.bfloat16 else result))
-
-    def call():
-        with torch.inference_mode():
-            function(*arrays)
-
-    return call, {}
+    return (lambda: function(*arrays)), np.asarray(result.float() if result.dtype is torch.bfloat16 else result), {}
 
 
 def _in_torch(array):
@@ -60,9 +61,8 @@ def prepare_jax(workload, inputs, threads):
     import jax
 
     function = jax.jit(workload.peers["jax"])
-    arrays = [jax.numpy.asarray(array) for array in inputs]
-    _check(workload, inputs, np.asarray(function(*arrays)))
-    return (lambda: function(*arrays).block_until_ready()), {}
+    arrays = _arranged(workload, "jax", [jax.numpy.asarray(array) for array in inputs])
+    return (lambda: function(*arrays).block_until_ready()), np.asarray(function(*arrays)), {}
 
 
 def prepare_tvm(workload, inputs, threads):
@@ -73,8 +73,7 @@ def prepare_tvm(workload, inputs, threads):
     arrays = [tvm.runtime.tensor(array) for array in inputs]
     output = tvm.runtime.tensor(np.zeros_like(workload.reference(*inputs)))
     module(*arrays, output)
-    _check(workload, inputs, output.numpy())
-    return (lambda: module(*arrays, output)), {}
+    return (lambda: module(*arrays, output)), output.numpy(), {}
 
 
 PREPARE = {
@@ -86,8 +85,14 @@ PREPARE = {
 }
 
 
-def _check(workload, inputs, output):
-    expected = workload.reference(*[array.astype(np.float64) for array in inputs])
+def _arranged(workload, peer, arrays):
+    return workload.arrange[peer](*arrays) if peer in workload.arrange else arrays
+
+
+def _check(workload, inputs, output, path):
+    expected = _expected(workload, inputs, path)
+    if expected.shape != output.shape:
+        raise ValueError(f"{workload.name}: the result has shape {output.shape}, not {expected.shape}")
     scale = np.abs(expected).max() + 1e-30
     error = np.abs(np.asarray(output, np.float64) - expected).max() / scale
     bound = 4 * workload.epsilon * max(1, workload.terms) ** 0.5 + 1e-6
@@ -95,46 +100,77 @@ def _check(workload, inputs, output):
         raise ValueError(f"{workload.name}: relative error {error:.2e} exceeds {bound:.2e}")
 
 
-def measure(call, seconds):
-    """The seconds of each call, for about so many seconds and three calls at least."""
+def _expected(workload, inputs, path):
+    """The result in float64; the peers share it as a file, as some take long."""
+    if path is None or not os.path.exists(path):
+        found = np.asarray(workload.reference(*[array.astype(np.float64) for array in inputs]))
+        if path is None:
+            return found
+        np.save(path, found)
+    return np.load(path)
+
+
+def _clock(threads: int) -> Callable[[], float]:
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def measure(call, seconds, clock, once):
+    """The seconds of calls, for about so many seconds; `once` is what one took before."""
+    number = max(1, int(BATCH / once))
+    least = 1 if once > seconds else 3
     times = []
-    clock = time.perf_counter
-    call()
-    end = clock() + seconds
-    while len(times) < 3 or clock() < end:
-        start = clock()
+    if least > 1:
         call()
-        times.append(clock() - start)
+    end = time.perf_counter() + seconds
+    while len(times) < least or time.perf_counter() < end:
+        start = clock()
+        for _ in range(number):
+            call()
+        times.append((clock() - start) / number)
     return times
 
 
-def measure_machine(seconds, threads):
+def _seconds(call, clock) -> float:
+    start = clock()
+    call()
+    return max(clock() - start, 1e-7)
+
+
+def measure_machine(threads):
     from tensorc.runtime import timing
 
     return {"peak": timing.peak(threads), "bandwidth": timing.bandwidth(threads)}
 
 
 def serve(peer, threads):
-    call = None
+    call, once, clock = None, 0.0, _clock(threads)
     for line in sys.stdin:
         command = json.loads(line)
-        if command["do"] == "measure":
-            answer = measure_machine(0, threads) if peer == "machine" else {"times": measure(call, command["seconds"])}
-        elif peer == "machine":
-            answer = {"ok": True}
+        if peer == "machine":
+            answer = {"ok": True} if command["do"] == "prepare" else measure_machine(threads)
+        elif command["do"] == "measure":
+            answer = {"times": measure(call, command["seconds"], clock, once)}
         else:
-            suite = importlib.import_module(f"benchmarks.{command['suite']}")
-            workload = suite.WORKLOADS[command["workload"]]
-            if peer != "tensorc" and peer not in workload.peers:
-                answer = {"missing": "not defined"}
-            else:
-                try:
-                    call, answer = PREPARE[peer](workload, workload.inputs(), threads)
-                    answer["ok"] = True
-                except ImportError as error:
-                    answer = {"missing": str(error)}
+            call, answer = prepare(peer, threads, command)
+            if call is not None:
+                once = answer["seconds"] = _seconds(call, clock)
         answer_to.write(json.dumps(answer) + "\n")
         answer_to.flush()
+
+
+def prepare(peer, threads, command):
+    """What to call, and the answer; no call where the peer has no such operator, or is not installed."""
+    suite = importlib.import_module(f"benchmarks.{command['suite']}")
+    workload = suite.WORKLOADS[command["workload"]]
+    if peer != "tensorc" and peer not in workload.peers:
+        return None, {"missing": "not defined"}
+    inputs = workload.inputs()
+    try:
+        call, output, answer = PREPARE[peer](workload, inputs, threads)
+    except ImportError as error:
+        return None, {"missing": str(error)}
+    _check(workload, inputs, output, command.get("expected"))
+    return call, {**answer, "ok": True}
 
 
 if __name__ == "__main__":
