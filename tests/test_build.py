@@ -14,7 +14,7 @@ import pytest
 
 import tensorc as tc
 from tensorc import te
-from tensorc.ir import equal, interpret
+from tensorc.ir import equal, interpret, parse
 from tensorc.ir.stmt import For
 from tensorc.ir.walk import walk
 from tensorc.schedule.locate import all_blocks, loops_above
@@ -342,6 +342,12 @@ def test_arguments_that_are_no_tensors(make):
         make([add()[0], "B"])
     with pytest.raises(tc.ExpressionError, match=r"tc.Schedule\(function\) is a schedule of it, to go on from"):
         make(tc.schedule(add()).function)
+
+
+def test_strides_are_numbers_or_variables():
+    text = "function f(n: int64, A: float32[8], out C: float32[8] strides [n * 2])\n  for i in 0 .. 8\n    C[i] = A[i]\n"
+    message = "parameter 'C': a stride is neither a number nor a variable"
+    refused(tc.UnsupportedError, lambda: tc.build(tc.Schedule(parse(text))), message)
 
 
 def test_a_schedule_is_built_under_a_name_of_its_own(fresh_cache):

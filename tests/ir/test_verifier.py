@@ -45,6 +45,7 @@ from tests.ir.programs import TRUE, matmul
 A, C = Buffer("A", (8,), "float32"), Buffer("C", (8,), "float32")
 N, I, J, X = Var("n"), Var("i"), Var("j"), Var("x", "float32")
 ZERO, EIGHT, F = index(0), index(8), const(0.0, "float32")
+WARP = (("thread", "threadIdx.x"),)
 RAMP = Ramp(ZERO, index(1), 4)
 
 
@@ -99,6 +100,9 @@ EITHER = [
     (Alloc((Buffer("T", (8,), "float32", "moon"),), put()), "scope 'moon', which is none of global"),
     (Alloc((Buffer("T", (8,), "float32x4"),), put()), "buffer 'T' is of the vector type float32x4"),
     (Alloc((Buffer("T", (8,), "int8", strides=(1, 2)),), put()), "'T' has 1 axes and 2 strides"),
+    (Alloc((Buffer("T", (8,), "int8", padding=((1, 4, 0),)),), put()), "'T': pad[1: 4 + 0] is no rule"),
+    (loop(loop(put(), J, kind="thread", annotations=WARP), kind="thread", annotations=WARP),
+     "it lies in loop 'i' of the same thread axis, threadIdx.x"),
     (Store(A, (ZERO,), F), "parameter 'A' is written but no output"),
     (Store(C, (ZERO, ZERO), F), "buffer 'C' takes 1 index, not 2"),
     (put(Load(A, ())), "buffer 'A' takes 1 index, not 0"),

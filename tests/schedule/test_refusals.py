@@ -127,6 +127,14 @@ function rows(A: float32[8], out C: float32[8])
         where C.i < 1
         C[x] = A[x]
 """
+TILES = """
+function tiles(A: float32[8], B: float32[8], out C: float32[8])
+  for C.i in 0 .. 2
+    for C.j in 0 .. 4
+      block C
+        spatial x: 8 = C.i * 4 + C.j
+        C[x] = {}
+"""
 BLUR = """
 function blur(A: float32[30], out C: float32[8])
   alloc T: float32[30]
@@ -310,6 +318,21 @@ def test_a_refusal(text, before, step, message):
             lambda s: s.tensorize("C.j", "copy.4.float32"),
             "tensorize('C.j', 'copy.4.float32'): the nest is not that of the intrinsic: it is not loops around one "
             "store",
+        ),
+        (
+            TILES.format("B[3]"), lambda s: s.tensorize("C.j", "copy.4.float32"),
+            "tensorize('C.j', 'copy.4.float32'): the nest is not that of the intrinsic: 'B' does not move with the "
+            "loop 'C.j', 'x' of copy.4.float32 does",
+        ),
+        (
+            TILES.format("C[x] + A[x] * B[x]"), lambda s: s.tensorize("C.j", "axpy.4.float32"),
+            "tensorize('C.j', 'axpy.4.float32'): the nest is not that of the intrinsic: 'A' moves with the loop "
+            "'C.j', 'a' of axpy.4.float32 does not; or 'B' moves with the loop 'C.j', 'a' of axpy.4.float32 does not",
+        ),
+        (
+            TILES.format("B[x] + A[0] * A[x]"), lambda s: s.tensorize("C.j", "axpy.4.float32"),
+            "tensorize('C.j', 'axpy.4.float32'): the nest is not that of the intrinsic: it reads 'B[x * 4 + C.j]' "
+            "where it should read what it writes; or it has 'A[0] * A[x * 4 + C.j]' where axpy.4.float32 has 'y[i]'",
         ),
         (
             STAGES, lambda s: s.transform_layout("T", "T", lambda x: x),
