@@ -73,16 +73,13 @@ def compile(
     sizes = (module.workspace, module.thread_workspace, as_index(flops), as_index(bytes))
     symbol = emit_sizes(module, _scalars(function), (*sizes, *derived.values()))
     numbers = [size.value if type(size) is Const and not symbol else 0 for size in sizes]
-    text = module.text()
-    with _LLVM:
-        machine = _machine(target.triple, target.cpu, target.features)
-        optimized = _optimized(text, machine)
-        bitcode = optimized.as_bitcode()  # first: making code changes the module
-        code = machine.emit_object(optimized)
+    # What is refused is refused before LLVM has a module: a traceback that held one would let it outlive its context.
+    params = tuple([_param(buffer, function) for buffer in function.params])
+    bitcode, code = _made(module.text(), target)
     return Artifact(
         name=function.name,
         symbol=module.symbol,
-        params=tuple([_param(buffer, function) for buffer in function.params]),
+        params=params,
         scalars=tuple([var.name for var in _scalars(function)]),
         workspace=numbers[0],
         thread_workspace=numbers[1],
@@ -98,6 +95,15 @@ def compile(
         sizes=symbol,
         derived=tuple(derived),
     )
+
+
+def _made(text: str, target: Target) -> tuple[bytes, bytes]:
+    """Bitcode and object code of LLVM text."""
+    with _LLVM:
+        machine = _machine(target.triple, target.cpu, target.features)
+        optimized = _optimized(text, machine)
+        bitcode = optimized.as_bitcode()  # first: making code changes the module
+        return bitcode, machine.emit_object(optimized)
 
 
 def _emit(function: Function, target: Target) -> Module:
