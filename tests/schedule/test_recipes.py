@@ -145,7 +145,7 @@ def test_the_recipe_follows_the_access_pattern(tensors, recipe):
 @pytest.mark.parametrize("extents", [(64, 64, 64), (512, 512, 512), (7, 100, 3), (1000, 17, 1000), (5, 1, 9)])
 def test_the_register_tile_fits_the_registers(target, extents):
     m, n, k = extents
-    group = Group((main_pattern(matmul(m, max(n, 2), k)),))
+    group = Group(main_pattern(matmul(m, max(n, 2), k)))
     plan = contraction.decide(group, Defaults(), target, 1)
     assert plan.rows * plan.vectors + plan.vectors < target.vector_registers
     assert plan.lanes == target.vector_bytes // 4
@@ -154,7 +154,7 @@ def test_the_register_tile_fits_the_registers(target, extents):
 
 def test_large_products_are_packed_in_blocks_that_fit_the_cache():
     target = Target("cpu", mcpu="x86-64-v4")
-    plan = contraction.decide(Group((main_pattern(matmul(4096, 4096, 4096)),)), Defaults(), target, 2)
+    plan = contraction.decide(Group(main_pattern(matmul(4096, 4096, 4096))), Defaults(), target, 2)
     assert plan.packed.buffer == "B"
     assert plan.depth * plan.vectors * plan.lanes * 4 <= target.l2 / 2
     assert plan.parallel == "columns"

@@ -105,13 +105,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Connected blocks that one recipe schedules together; the last one is the root of the group."""
+    """Connected blocks that one recipe schedules together: `main`, and an `epilogue` that every result of it goes
+    through, element by element."""
 
-    patterns: tuple[Pattern, ...]
-
-    @property
-    def main(self) -> Pattern:
-        return self.patterns[-1]
+    main: Pattern
+    epilogue: Pattern | None = None
 
 
 def pattern(block: Block, loops: Collection[str] | None = None) -> Pattern:

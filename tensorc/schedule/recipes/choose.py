@@ -12,7 +12,7 @@ from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows
-from tensorc.schedule.recipes.access import Group, pattern
+from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.regions import buffers_written
 from tensorc.schedule.schedule import Schedule
@@ -53,37 +53,59 @@ def schedule_function(
     """
     s = Schedule(function)
     knobs = knobs or Defaults()
-    used: dict[str, str] = {}
     inline_cheap(s)
     # there is nothing to choose for a single instance, or where all is looked at in order
     blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
-    chosen: dict[str, Recipe] = {}
-    for block in blocks if own else ():
-        group = Group((pattern(block),))
-        recipe = next((recipe for recipe in own if recipe.accepts(group)), None)
-        if recipe is not None:
-            chosen[block.name] = recipe
-    groups = rows.fuse(s, knobs, target, threads, chosen)
+    patterns = {block.name: pattern(block) for block in blocks}
+    used: dict[str, str] = {}
+    chosen = _chosen(patterns, own)
+    free = [each for name, each in patterns.items() if name not in chosen]
+    finished = {main.block: contraction.epilogue(s.function, main, free) for main in free if contraction.matches(main)}
+    through = {found.block for found in finished.values() if found is not None}
+    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through})
     depths = {name: each.depth for each in groups for name in (each.root, *each.members)}
-    for block in blocks:
-        name, depth = block.name, depths.get(block.name, 0)
-        loops = s.loops(name)[depth:]
-        group = Group((pattern(find_block(s.function, name).node, [loop.name for loop in loops]),))
+    for name, main in patterns.items():
         asked = Scoped(knobs, name)
+        if name in used:
+            continue  # the epilogue of another one
         if name in chosen:
-            chosen[name].schedule(s, group, asked, target, threads)
+            chosen[name].schedule(s, Group(main), asked, target, threads)
             used[name] = chosen[name].name
-        elif loops:
-            built_in = next(each for each in RECIPES if each.matches(group.main))
-            plan = built_in.decide(group, asked, target, 1 if depth else threads)
-            built_in.apply(s, group, plan)
-            used[name] = built_in.__name__.rpartition(".")[2]
+        elif name in depths:
+            used.update(_schedule_row(s, name, depths[name], asked, target))
+        else:
+            used.update(_schedule(s, Group(main, finished.get(name)), asked, target, threads))
     for each in groups:
         rows.share_rows(s, each, target, threads)
     if isinstance(knobs, Replay):
         knobs.check_all_asked()
     s.recipes, s.decisions = MappingProxyType(used), MappingProxyType(knobs.decisions)
     return s
+
+
+def _chosen(patterns: dict[str, Pattern], own: Sequence[Recipe]) -> dict[str, Recipe]:
+    """The user's recipes for the blocks that they accept."""
+    found = {name: next((r for r in own if r.accepts(Group(each))), None) for name, each in patterns.items()}
+    return {name: recipe for name, recipe in found.items() if recipe is not None}
+
+
+def _schedule(s: Schedule, group: Group, knobs: Knobs, target: Target, threads: int) -> dict[str, str]:
+    """Schedule a group by the recipe that matches; the blocks of it that are done, with the name of the recipe."""
+    recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
+    recipe.apply(s, group, recipe.decide(group, knobs, target, threads))
+    name = recipe.__name__.rpartition(".")[2]
+    done = {group.main.block: name}
+    if group.epilogue is not None and s.loops(group.epilogue.block)[0] in s.loops(group.main.block):
+        done[group.epilogue.block] = name
+    return done
+
+
+def _schedule_row(s: Schedule, block: str, depth: int, knobs: Knobs, target: Target) -> dict[str, str]:
+    """Schedule what is left of a block inside the loops over rows."""
+    loops = [loop.name for loop in s.loops(block)[depth:]]
+    if not loops:
+        return {}
+    return _schedule(s, Group(pattern(find_block(s.function, block).node, loops)), knobs, target, 1)
 
 
 def inline_cheap(s: Schedule) -> None:

@@ -9,12 +9,17 @@ today feed their registers from the level-2 cache at full speed, so the panel of
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tensorc.errors import ScheduleError
+from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
+from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import share, worth_threads
+from tensorc.schedule.regions import buffers_read, buffers_written
 from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
@@ -26,6 +31,7 @@ TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accum
 PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 REREAD = 3  # panels that read an operand before converting it once, into memory, pays
+UNROLLED = 256  # operations of an epilogue that may be repeated for a tile, instead of looped over
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 
@@ -35,7 +41,8 @@ class Plan:
     """`rows` x `vectors` x `lanes` is the register tile, `depth` the block of the last reduction axis.
 
     `packed` is the operand that is copied into panels, `parallel` one of "columns", "rows" and "none". `converted` are
-    operands that are cast once to the type they are computed in, instead of in each tile.
+    operands that are cast once to the type they are computed in, instead of in each tile. With `epilogue`, results go
+    through the group's epilogue tile by tile, as they are made.
     """
 
     column: str
@@ -49,6 +56,7 @@ class Plan:
     packed: Access | None
     parallel: str
     converted: tuple[Access, ...] = ()
+    epilogue: bool = False
 
 
 def matches(pattern: Pattern) -> bool:
@@ -61,6 +69,32 @@ def matches(pattern: Pattern) -> bool:
     if not any(column.name in axes for axes in used):
         return False
     return any(a - b and b - a for a in used for b in used)
+
+
+def epilogue(function: Function, main: Pattern, others: Sequence[Pattern]) -> Pattern | None:
+    """The one among other blocks that takes each result of a contraction for itself, and is the only one to read it."""
+    made = main.store.buffer
+    blocks = all_blocks(function)
+    reads = {block.name: {buffer.name for buffer in buffers_read(block)} for block in blocks}
+    readers = [name for name in reads if made in reads[name] and name != main.block]
+    found = next((each for each in others if [each.block] == readers), None)
+    if found is None or any(made == buffer.name for buffer in function.params):
+        return None
+    names = [*reads]
+    between = blocks[names.index(main.block) + 1 : names.index(found.block)]
+    late = {buffer.name for block in between for buffer in buffers_written(block)}
+    return found if _is_one_by_one(main, found) and not late & reads[found.block] else None
+
+
+def _is_one_by_one(main: Pattern, other: Pattern) -> bool:
+    """Whether a block takes the elements that another one makes as it goes along its own."""
+    own = [load for load in other.loads if load.buffer == main.store.buffer]
+    axes = tuple([axis.name for axis in other.axes])
+    if other.in_place or len(own) != 1 or any(axis.kind != "spatial" for axis in other.axes):
+        return False
+    is_whole = all([set(access.plain) == access.whole for access in (own[0], other.store, main.store)])
+    in_order = main.store.plain == tuple([axis.name for axis in main.spatial])
+    return is_whole and in_order and own[0].plain == other.store.plain == axes
 
 
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
@@ -97,6 +131,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     if pack and operand is not None and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
         ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
     parallel = knobs.choice("parallel", ways, default=share if worth_threads(work, threads) else "none")
+    last_block = depth if last.extent is None or depth < last.extent else None
+    is_whole = group.epilogue is not None and last_block is None  # no sum is left to be added to
+    through = is_whole and knobs.choice("epilogue", (True, False), default=True)
     return Plan(
         column=column.name,
         row=row.name if row else None,
@@ -105,10 +142,11 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         lanes=lanes,
         vectors=vectors,
         rows=rows,
-        depth=depth if last.extent is None or depth < last.extent else None,
+        depth=last_block,
         packed=operand if pack else None,
         parallel=parallel if threads > 1 else "none",
         converted=_converted(pattern, column, operand if pack else None, panels),
+        epilogue=through,
     )
 
 
@@ -137,9 +175,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
         depth, reduce[-1] = s.split(reduce[-1], factors=(None, plan.depth))
         blocks.append(depth)
     shared = _longest(s, outer) if plan.parallel == "rows" else None
-    first = [shared] if shared is not None else []
-    outer = [loop for loop in outer if loop is not shared]
-    s.reorder(*blocks, *first, panel, *outer, *reduce, *tile)
+    outer = [*([] if shared is None else [shared]), panel, *[loop for loop in outer if loop is not shared]]
+    s.reorder(*blocks, *outer, *reduce, *tile)
     for loop in tile[:-1]:
         s.unroll(loop)
     s.vectorize(lane)
@@ -151,6 +188,23 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     if plan.parallel != "none":
         s.parallel(panel if shared is None else shared)
     s.decompose_reduction(block, reduce[0])
+    if plan.epilogue and group.epilogue is not None:
+        _finish(s, plan, group.epilogue, outer[-1])
+
+
+def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
+    """Let results go through the epilogue in a loop, as soon as they are made; it stays apart where it cannot."""
+    with suppress(ScheduleError):
+        s.reverse_compute_at(epilogue.block, place)
+        loops = s.loops(epilogue.block)
+        *outer, column = loops[loops.index(place) + 1 :]
+        vector, lane = s.split(column, factors=(None, plan.lanes))
+        s.vectorize(lane)
+        loops = [*outer, vector]
+        extents = [s.extent(loop) for loop in loops]
+        if None not in extents and math.prod(extents) * epilogue.cost <= UNROLLED:
+            for loop in loops:
+                s.unroll(loop)
 
 
 def _copied(s: Schedule, block: str, access: Access) -> BlockRef | None:
