@@ -11,6 +11,7 @@ from tensorc.errors import ScheduleError
 from tensorc.ir import interpret, show
 from tensorc.ir.parser import parse
 from tensorc.passes.storage import place_buffers
+from tensorc.schedule.primitives.loops import split
 from tests.schedule.same import assert_same
 
 
@@ -121,3 +122,30 @@ def test_memory_is_not_private_to_an_iteration_that_may_write_nothing():
     text = show(place_buffers(f))
     assert text.index("alloc T") < text.index("for i")
     assert_same(f, place_buffers(f))
+
+
+def test_a_guard_stands_above_all_loops_of_a_row_whose_length_is_loaded():
+    """What makes the start where one of the reduce loops is empty looks at the lengths of rows, too."""
+    function = parse("""
+function rows(L: int32[3], out C: int64[3])
+  for C.i in 0 .. 3
+    for C.q in 0 .. 2
+      for C.r in 0 .. cast(int64, L[C.i])
+        block C
+          spatial i: 3 = C.i
+          reduce q: 2 = C.q
+          reduce r: cast(int64, L[C.i]) = C.r
+          init
+            C[i] = 0
+          C[i] = C[i] + r
+""")
+    changed, names = split(function, "C.i", (2, 2), "mask")
+    lines = [line.strip() for line in show(changed).splitlines()[1:6]]
+    assert lines == [
+        'for C.i.0 in 0 .. 2 {tail = "mask"}',
+        "for C.i.1 in 0 .. 2",
+        "if C.i.0 * 2 + C.i.1 < 3",
+        "for C.q in 0 .. 2",
+        "for C.r in 0 .. cast(int64, L[C.i.0 * 2 + C.i.1])",
+    ]
+    assert np.array_equal(interpret(changed, np.array([3, 0, 2], "i4")), [6, 0, 2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn
 
@@ -35,7 +35,7 @@ from tensorc.ir.stmt import (
     Stmt,
     annotate,
 )  # fmt: skip
-from tensorc.ir.walk import exprs, map_substmts, substitute, substitute_stmt, uses, walk_expr
+from tensorc.ir.walk import exprs, map_substmts, substitute, substitute_stmt, substmts, uses, walk_expr
 from tensorc.schedule.legality import (
     accumulates,
     all_plain,
@@ -258,7 +258,8 @@ def _substituted(
     domain: Domain,
     starting: frozenset[Var],
 ) -> Stmt:
-    if condition is not None and any(_reads_by(e, values) for e in exprs(stmt)):
+    if condition is not None and type(stmt) is not Seq and type(stmt) is not Alloc and _has_range_by(stmt, values):
+        # above all its loops: what runs where one of them is empty looks at the ranges, too
         return If(condition, _substituted(stmt, values, None, domain.given(condition), starting))
     match stmt:
         case For(var, start, extent, kind, body, annotations):
@@ -287,6 +288,18 @@ def _substituted(
         case _:
             stmt = substitute_stmt(stmt, values)
             return stmt if condition is None else If(condition, stmt)
+
+
+def _has_range_by(stmt: Stmt, values: Mapping[Var, Expr]) -> bool:
+    """Whether the range of a loop is loaded from a place that depends on one of the variables, or what else a
+    statement reads outside blocks, or before a block begins."""
+    return any(_reads_by(e, values) for inner in (stmt, *_not_inside_blocks(stmt)) for e in exprs(inner))
+
+
+def _not_inside_blocks(stmt: Stmt) -> Iterator[Stmt]:
+    for inner in () if type(stmt) is Block else substmts(stmt):
+        yield inner
+        yield from _not_inside_blocks(inner)
 
 
 def _reads_by(expr: Expr, values: Mapping[Var, Expr]) -> bool:
