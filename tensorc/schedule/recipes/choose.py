@@ -14,6 +14,7 @@ from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
+from tensorc.schedule.recipes.digits import split_digits
 from tensorc.schedule.regions import buffers_written
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
@@ -54,11 +55,10 @@ def schedule_function(
     s = Schedule(function)
     knobs = knobs or Defaults()
     inline_cheap(s)
-    # there is nothing to choose for a single instance, or where all is looked at in order
-    blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
-    patterns = {block.name: pattern(block) for block in blocks}
     used: dict[str, str] = {}
-    chosen = _chosen(patterns, own)
+    chosen = _chosen(_patterns(s), own) if own else {}
+    split_digits(s, chosen)
+    patterns = _patterns(s)
     free = [each for name, each in patterns.items() if name not in chosen]
     finished = {main.block: contraction.epilogue(s.function, main, free) for main in free if contraction.matches(main)}
     through = {found.block for found in finished.values() if found is not None}
@@ -81,6 +81,13 @@ def schedule_function(
         knobs.check_all_asked()
     s.recipes, s.decisions = MappingProxyType(used), MappingProxyType(knobs.decisions)
     return s
+
+
+def _patterns(s: Schedule) -> dict[str, Pattern]:
+    """The patterns of the blocks for which there is something to choose: not of a single instance, nor where all is
+    looked at in order."""
+    blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
+    return {block.name: pattern(block) for block in blocks}
 
 
 def _chosen(patterns: dict[str, Pattern], own: Sequence[Recipe]) -> dict[str, Recipe]:
