@@ -9,9 +9,10 @@ from functools import reduce
 from typing import overload
 
 from tensorc.arith.affine import affine
-from tensorc.arith.bounds import Domain, bounds, scalarise
+from tensorc.arith.bounds import Domain, bounds, exact, scalarise
 from tensorc.arith.prove import can_prove
 from tensorc.arith.simplify import simplify
+from tensorc.arith.wrapping import is_wild
 from tensorc.dtypes import bool_
 from tensorc.ir.expr import (
     Broadcast,
@@ -206,6 +207,8 @@ def relax(expr: Expr, inner: Mapping[Var, Span | None], domain: Domain) -> Span 
     if not _varies(expr, inner):
         return Span(expr, expr)
     form = affine(expr)
+    if any([is_wild(e) for e in walk_expr(expr)]) and not exact(dict(form.terms), form.constant, domain):
+        return None  # it may wrap, between bounds of its parts or around them
     lo = hi = index(form.constant)
     for atom, factor in form.terms:
         span = _relax_atom(atom, inner, domain)

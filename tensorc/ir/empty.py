@@ -29,12 +29,22 @@ def empty_condition(block: Block) -> Expr | None:
     return logical_or(*[extent <= 0 for extent in extents]) if block.init is not None and extents else None
 
 
+def reduce_loops(block: Block) -> frozenset[Var]:
+    """The loops that run over a block's reduce iterators: not those that only tell how long a range is, as the row
+    does of a split range of a row, whose binding is `r.0 * ((L[i] + 7) // 8) + r.1`."""
+    return frozenset([
+        var
+        for it in block.iters
+        if it.kind == "reduce"
+        for var in variables(it.binding) - variables(it.extent)
+    ])  # fmt: skip
+
+
 def starting_loops(stmt: Stmt) -> frozenset[Var]:
     """The loops that a block in a statement starts before, should they be empty: those that reduce iterators
     are bound to. That they have an iteration is not known where it starts."""
     found = [block for *_, block in _blocks(stmt) if empty_condition(block) is not None]
-    bindings = [it.binding for block in found for it in block.iters if it.kind == "reduce"]
-    return frozenset([var for binding in bindings for var in variables(binding)])
+    return frozenset([var for block in found for var in reduce_loops(block)])
 
 
 def _visit(stmt: Stmt, outer: tuple[Var, ...]) -> Stmt:
@@ -49,10 +59,8 @@ def _visit(stmt: Stmt, outer: tuple[Var, ...]) -> Stmt:
 
 def _is_outermost(loop: For, outer: tuple[Var, ...], block: Block) -> bool:
     """Whether a block may reduce over nothing, and a loop is the outermost that tells over what."""
-    reducing = [it.binding for it in block.iters if it.kind == "reduce"]
-    if empty_condition(block) is None or any(uses(e, outer) for e in reducing):
-        return False
-    return any(uses(e, (loop.var,)) for e in reducing)
+    reducing = reduce_loops(block)
+    return empty_condition(block) is not None and loop.var in reducing and reducing.isdisjoint(outer)
 
 
 def _blocks(

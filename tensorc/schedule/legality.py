@@ -456,6 +456,8 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
     if not _runs_on_whole_domain(writer) or not _is_dense(write, shared):
         return None
     moving = {var for e in write.indices for var in variables(e)}
+    if not variables(writer.node.predicate) & above <= moving:
+        return None  # an iteration past the end of an axis that does not tell where it stores, stores nothing
     if not is_reached(writer, above | moving):
         return None
     return _ranges(write, shared)

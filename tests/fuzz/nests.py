@@ -115,7 +115,10 @@ def substitute(s: Schedule, rng: random.Random, block, loops):
     written = {buffer for b in below for buffer in writes(b)}
     read = {buffer for b in below for buffer in reads(b)} - written
     read |= {e.buffer for e in all_exprs(top) if type(e) is Load} - written  # ranges may be data
-    if s.function.scalars or any(type(e) is Var for b in written | read for e in b.shape):
+    sizes = {e for p in s.function.params for e in p.shape if type(e) is Var}
+    if s.function.scalars or sizes & {e for e in all_exprs(top) if type(e) is Var}:
+        return None
+    if any(type(e) is Var for b in written | read for e in b.shape):
         return None
     inputs, outputs = [sorted(group, key=lambda b: b.name) for group in (read, written)]
     nest = Function("other", (*inputs, *outputs), tuple(outputs), (), (), top)

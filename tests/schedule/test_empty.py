@@ -149,3 +149,39 @@ function rows(L: int32[3], out C: int64[3])
         "for C.r in 0 .. cast(int64, L[C.i.0 * 2 + C.i.1])",
     ]
     assert np.array_equal(interpret(changed, np.array([3, 0, 2], "i4")), [6, 0, 2])
+
+
+def test_the_start_of_a_split_row_stands_where_the_row_is_walked():
+    """Its length tells in what steps; that does not make the loop over rows one of the reduction."""
+    function = parse("""
+function rows(L: int32[2], out C: int64[2])
+  alloc S: int64[2]
+  for C.i in 0 .. 2
+    for C.u in 0 .. 1
+      block S
+        spatial i: 2 = C.i
+        S[i] = 7
+      for C.r in 0 .. cast(int64, L[C.i])
+        block C
+          spatial i: 2 = C.i
+          reduce r: cast(int64, L[C.i]) = C.r
+          init
+            C[i] = S[i]
+          C[i] = C[i] + r
+""")
+    changed, _ = split(function, "C.r", (3, None), "cut")
+    for lengths in ([0, 4], [1, 1], [0, 0], [-1, 2]):
+        expected = [7 + n * (n - 1) // 2 if n > 0 else 7 for n in lengths]
+        assert np.array_equal(interpret(changed, np.array(lengths, "i4")), expected)
+
+
+@pytest.mark.parametrize("index_map", (lambda i, j: (i, j), lambda i, j: (j, i), lambda i, j: (j // 4, i, j % 4)))
+def test_what_is_empty_has_no_element_in_another_layout(index_map):
+    A = te.placeholder((3, 0), name="A")
+    T = te.compute((3, 0), lambda i, j: A[i, j] + 1.0, name="T")
+    s = tc.schedule([A, te.compute((0, 3), lambda i, j: T[j, i] * 2.0, name="C")])
+    s.transform_layout("T", "T", index_map)
+    buffer, = s.function.allocs
+    assert 0 in [extent.value for extent in buffer.shape]
+    with pytest.raises(ScheduleError, match="the iterator 'j' may be empty, and then the block writes nothing to copy"):
+        s.reindex("T", "T")

@@ -308,3 +308,22 @@ function nested(A: float32[4, 4], out C: float32[7])
         parallel(parse(text), "i")
     apart = text.replace("C: float32[7]", "C: float32[16]").replace("x + y", "x * 4 + y")
     assert "for i in 0 .. 4 parallel" in show(parallel(parse(apart), "i"))
+
+
+def test_an_iteration_past_the_end_leaves_what_another_one_stored():
+    """The second iteration stores nothing, and copies what the first one has stored: they are no tasks."""
+    function = parse("""
+function late(A: float32[1], out C: float32[1])
+  alloc T: float32[1]
+  for T.i.0 in 0 .. 2
+    for T.i.1 in 0 .. 8
+      block T
+        spatial i: 1 = T.i.0 * 8 + T.i.1
+        where T.i.0 * 8 + T.i.1 < 1
+        T[0] = A[i]
+    block C
+      spatial i: 1 = 0
+      C[i] = T[0]
+""")
+    with pytest.raises(ScheduleError, match="iterations of the loop may touch the same elements of buffer 'T'"):
+        parallel(function, "T.i.0")

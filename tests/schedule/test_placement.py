@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tensorc import te
 from tensorc.errors import ScheduleError
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule.primitives.blocking import blockize
@@ -13,6 +16,7 @@ from tensorc.schedule.primitives.layout import transform_layout
 from tensorc.schedule.primitives.loops import parallel, reorder, split, vectorize
 from tensorc.schedule.primitives.placement import compute_at, reverse_compute_at
 from tensorc.schedule.primitives.reduction import decompose_reduction
+from tensorc.schedule.schedule import Schedule
 from tests.schedule.same import assert_same
 
 
@@ -492,3 +496,13 @@ function nested(A: float32[8], out C: float32[8])
     assert "spatial t: 4 = co * 2 + B.t\n" in show(after)
     assert_same(function, after)
     assert_same(function, reverse_compute_at(function, "C", "io"))
+
+
+def test_a_place_that_wraps_around_may_be_any():
+    """compute_at makes all of what is read at a loaded index whose product may leave 64 bits."""
+    I = te.placeholder((3,), "int32", name="I")
+    T = te.compute((5,), lambda i: i * 2, name="T")
+    s = Schedule(te.lower([I, te.compute((3,), lambda i: T[te.cast(I[i], "int64") * ((1 << 62) + 1)], name="C")]))
+    s.compute_at("T", "C.i")
+    assert "for T.i in 0 .. 5" in s.show()
+    assert interpret(s.function, np.zeros(3, "i4")).tolist() == [0, 0, 0]

@@ -23,7 +23,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, For, If, Stmt, Store
-from tensorc.ir.walk import map_exprs, map_substmts, rewrite
+from tensorc.ir.walk import map_exprs, map_substmts, rewrite, uses
 from tensorc.schedule.locate import (
     all_blocks,
     find_block,
@@ -138,7 +138,11 @@ def image_of(
     for var, extent in zip(index_map.inputs, shape):
         domain = domain.bind(var, 0, extent)
     extents = []
+    empty = [var for var, extent in zip(index_map.inputs, shape) if is_const(extent, 0)]
     for axis, output in enumerate(index_map.outputs):
+        if uses(output, empty):
+            extents.append(index(0))
+            continue
         span = relax(simplify(output, domain), ranges, domain)
         if span is None or not can_prove(span.lo >= 0, domain):
             reason = f"index {axis} of the new layout, {show(output)},"

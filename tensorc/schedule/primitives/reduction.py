@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tensorc.arith import Domain, can_prove, simplify
 from tensorc.errors import ScheduleError
-from tensorc.ir.empty import empty_condition, empty_start
+from tensorc.ir.empty import empty_condition, empty_start, reduce_loops
 from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical_not
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
@@ -173,9 +173,9 @@ def _with_empty_start(function: Function, block: str, outside: int) -> Function:
     empty = empty_condition(node)
     if empty is None or can_prove(logical_not(empty), root_domain(function)):
         return function
-    reducing = [it.binding for it in node.iters if it.kind == "reduce"]
+    reducing = reduce_loops(node)
     for at, each in enumerate(place.loops[:outside]):
-        if any(uses(binding, (each.var,)) for binding in reducing):
+        if each.var in reducing:
             name = fresh_block(function, f"{block}_empty")
             taken = loop_names(function)
 

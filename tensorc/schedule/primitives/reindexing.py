@@ -277,8 +277,15 @@ def _check_read(place: Place, old: Buffer, used, indices: tuple[Expr, ...], step
             reason = f"where the block does not run, its index of {old.name!r}"
             fix = "the copy would read there"
         refuse(function, f"{step}: {reason} may lie outside; {fix}", place.node.name)
-    if is_guarded or not is_run_whole(place):
+    if is_guarded or not is_run_whole(place) or _empty(place, used) is not None:
         refuse_unwritten(place, old, step)
+
+
+def _empty(place: Place, used: Sequence[BlockIter]) -> BlockIter | None:
+    """An iterator besides these that may have no instance, so that the block does not run where a copy would."""
+    domain = root_domain(place.function)
+    others = [it for it in place.node.iters if it not in used]
+    return next((it for it in others if not can_prove(it.extent >= 1, domain)), None)
 
 
 def _is_inside(indices: Sequence[Expr], buffer: Buffer, domain: Domain) -> bool:
@@ -308,6 +315,10 @@ def _check_write(place: Place, old: Buffer, used, indices: tuple[Expr, ...], ste
     reducing = next((it for it in used if it.kind != "spatial"), None)
     if reducing is not None:
         reason = f"it stores at an index with the {reducing.kind} iterator {reducing.var.name!r}"
+        refuse(function, f"{step}: {reason}", node.name)
+    empty = _empty(place, [*used, *[it for it in node.iters if it.kind != "spatial"]])
+    if empty is not None:
+        reason = f"the iterator {empty.var.name!r} may be empty, and then the block writes nothing to copy"
         refuse(function, f"{step}: {reason}", node.name)
     if old in function.allocs and not is_run_whole(place):
         reason = "not every point of the block is known to run"
