@@ -296,9 +296,12 @@ class Schedule:
         casts the elements to if one is given. See `primitives.caching`."""
         return self._block("cache_read", self._name(block, BlockRef), _buffer(buffer), scope, dtype)
 
-    def cache_write(self, block: BlockRef | str, scope: str = "global") -> BlockRef:
-        """Let a block write to a buffer that is copied afterwards. See `primitives.caching`."""
-        return self._block("cache_write", self._name(block, BlockRef), scope)
+    def cache_write(
+        self, block: BlockRef | str, scope: str = "global", buffer: Any = 0
+    ) -> BlockRef:
+        """Let a block write to a buffer that is copied afterwards; of several, the one of this name or
+        number. See `primitives.caching`."""
+        return self._block("cache_write", self._name(block, BlockRef), scope, _buffer(buffer))
 
     def stage(
         self,

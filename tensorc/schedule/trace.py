@@ -149,9 +149,9 @@ PRIMITIVES: Mapping[str, Primitive] = {
     ),
     "cache_write": Primitive(
         cache_write,
-        (("block", "block"), ("scope", "word")),
+        (("block", "block"), ("scope", "word"), ("buffer", "buffer")),
         makes="block",
-        defaults=(("scope", "global"),),
+        defaults=(("scope", "global"), ("buffer", 0)),
     ),
     "stage": Primitive(
         stage,

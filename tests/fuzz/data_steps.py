@@ -23,7 +23,8 @@ def cache_read(s: Schedule, rng: random.Random, block, loops):
 
 
 def cache_write(s: Schedule, rng: random.Random, block, loops):
-    return "cache_write", (block, _scope(rng))
+    names = sorted(each.name for each in writes(node(s, block)))
+    return "cache_write", (block, _scope(rng), rng.choice((0, *names)))
 
 
 def stage(s: Schedule, rng: random.Random, block, loops):
@@ -269,7 +270,7 @@ def _scope(rng: random.Random) -> str:
 MAKERS = {
     "cache_read": (3, cache_read), "cache_write": (3, cache_write), "stage": (4, stage),
     "blockize": (4, blockize), "tensorize": (16, tensorize),
-    "rolling_buffer": (18, rolling_buffer), "reindex": (4, reindex),
+    "rolling_buffer": (21, rolling_buffer), "reindex": (4, reindex),
     "reindex_cache_read": (4, reindex_cache_read), "reindex_cache_write": (4, reindex_cache_write),
     "transform_layout": (4, transform_layout),
     "transform_block_layout": (7, transform_block_layout), "pad_einsum": (26, pad_einsum),

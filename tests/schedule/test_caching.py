@@ -267,7 +267,7 @@ function gaps(A: float32[6], out C: float32[6])
 def test_cache_write_refuses():
     assert refusal(
         cache_write, "function f(A: float32[2])\n  block N\n    evaluate exp(float32(1.0))\n", "N"
-    ) == ("cache_write(block 'N'): the block must write one buffer, it writes none")
+    ) == ("cache_write(block 'N'): the block does not write that; it writes nothing")
     updates = """
 function update(A: float32[4], out C: float32[4])
   for C.i in 0 .. 4

@@ -4,7 +4,9 @@ import pytest
 
 from tensorc import te
 from tensorc.errors import ScheduleError
+from tensorc.ir.printer import show
 from tensorc.schedule import Schedule
+from tensorc.schedule.trace import Trace
 from tests.schedule.same import assert_same
 
 M, K = 6, 20
@@ -125,12 +127,44 @@ def test_the_layout_of_one_buffer_changes():
     check(s)
 
 
-def test_a_tuple_writes_no_copy():
+@pytest.mark.parametrize("buffer", [0, 1, "C.v0", "C.v1"])
+def test_one_buffer_of_a_tuple_is_written_through_a_copy(buffer):
+    s = best("pair")
+    copy = s.cache_write("C", "local", buffer)
+    name = buffer if isinstance(buffer, str) else f"C.v{buffer}"
+    other = "C.v1" if name == "C.v0" else "C.v0"
+    assert copy.name == f"{name}_local"
+    text = str(s.show())
+    assert f"{name}_local[i] = {name}.next\n" in text and f"{other}[i] = {other}.next\n" in text
+    assert text.endswith(
+        f"  for {name}_local.i in 0 .. 6\n"
+        f"    block {name}_local\n"
+        f"      spatial i: 6 = {name}_local.i\n"
+        f"      {name}[i] = {name}_local[i]"
+    )
+    check(s)
+    again = Trace.from_json(s.trace.json()).apply(s.origin)
+    assert show(again) == text
+    local = {"s": Schedule(s.origin)}
+    exec(s.trace.python(), local)
+    assert str(local["s"].show()) == text
+
+
+def test_both_buffers_of_a_tuple_are_written_through_copies():
+    s = best("pair")
+    s.cache_write("C", "local", "C.v0")
+    s.cache_write("C", "local", "C.v1")
+    check(s)
+
+
+@pytest.mark.parametrize("buffer", ["A", 2, -1])
+def test_a_copy_of_what_a_tuple_does_not_write(buffer):
     s = best("pair")
     with pytest.raises(ScheduleError) as caught:
-        s.cache_write("C")
+        s.cache_write("C", "local", buffer)
     assert str(caught.value) == (
-        "cache_write(block 'C'): the block must write one buffer, it writes 'C.v0', 'C.v1'"
+        f"cache_write(block 'C', buffer {buffer!r}): the block does not write that; it writes "
+        "'C.v0', 'C.v1'"
     )
 
 

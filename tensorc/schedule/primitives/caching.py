@@ -96,8 +96,11 @@ def cache_read(
     return insert_before(outermost(find_block(changed, block)), nest_stmt), name
 
 
-def cache_write(function: Function, block: str, scope: str = "global") -> tuple[Function, str]:
-    """Let a block compute into a buffer of its own, which is copied to its output afterwards.
+def cache_write(
+    function: Function, block: str, scope: str = "global", buffer: str | int = 0
+) -> tuple[Function, str]:
+    """Let a block compute into a buffer of its own, which is copied to its output afterwards: `buffer`,
+    by name or by number of its writes, where it writes several.
 
     ``for i: C[i] = f(i)``  ->  ``for i: C_global[i] = f(i)``, ``for i: C[i] = C_global[i]``
 
@@ -110,14 +113,15 @@ def cache_write(function: Function, block: str, scope: str = "global") -> tuple[
     of what is written, just after the outermost loop around `block` that no reader lies in, or that
     holds it alone.
 
-    Requires: the block writes one buffer, all elements of it that are copied; it does not start from
+    Requires: the block writes the buffer, all elements of it that are copied; it does not start from
     what that buffer held before; no block after it writes the buffer.
 
     Raises ScheduleError where one of these does not hold.
     """
-    step = f"cache_write(block {block!r})"
+    named = "" if type(buffer) is int and buffer == 0 else f", buffer {buffer!r}"
+    step = f"cache_write(block {block!r}{named})"
     place = find_block(function, block)
-    target = _output(function, place.node, step)
+    target = _output(function, place.node, buffer, step)
     refusal = _refusal_of_whole_write(place, target, step)
 
     copy = cache_of(function, target, scope, step)
@@ -282,13 +286,16 @@ def is_run_whole(place: Place) -> bool:
     )
 
 
-def _output(function: Function, block: Block, step: str) -> Buffer:
-    """The one buffer that a block writes."""
+def _output(function: Function, block: Block, buffer: str | int, step: str) -> Buffer:
+    """The buffer that a block writes under a name, or as one of its writes by number."""
     outputs = buffers_written(block)
-    if len(outputs) != 1:
-        names = ", ".join([repr(known.name) for known in outputs]) or "none"
-        refuse(function, f"{step}: the block must write one buffer, it writes {names}", block.name)
-    return outputs[0]
+    if type(buffer) is int and 0 <= buffer < len(outputs):
+        return outputs[buffer]
+    for known in outputs:
+        if known.name == buffer:
+            return known
+    names = ", ".join([repr(known.name) for known in outputs]) or "nothing"
+    refuse(function, f"{step}: the block does not write that; it writes {names}", block.name)
 
 
 def check_written_alone(function: Function, place: Place, target: Buffer, step: str) -> None:
