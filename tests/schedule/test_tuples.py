@@ -96,12 +96,53 @@ def test_a_producer_is_inlined_and_placed():
     check(s)
 
 
-def test_a_tuple_is_not_placed_in_its_consumer():
+def test_a_tuple_is_placed_in_the_consumer_of_one_of_its_buffers():
     s = best("after")
+    i0, _ = s.split(s.loops("D")[0], factors=(None, 4))
+    s.compute_at("C", i0)
+    text = str(s.show())
+    assert (
+        """\
+  for D.i.0 in 0 .. 2 {tail = "cut"}
+    for C.i in 0 .. 4 {tail = "mask"}
+      for C.k in 0 .. 20
+        block C {"""
+        in text
+    )
+    assert "spatial i: 6 = D.i.0 * 4 + C.i\n" in text
+    check(s)
+
+
+def both(shift: int = 0) -> Schedule:
+    """A tuple of which one consumer reads both buffers, the second at another place."""
+    A = te.placeholder((M, K), "float32", name="A")
+    k = te.reduce_axis(K, name="k")
+    C, V = te.compute((M,), lambda i: te.argmax(A[i, k], axis=k, value=True), name="C")
+    D = te.compute((M - shift,), lambda i: C[i] + te.cast(V[i + shift] * 8, "int64"), name="D")
+    return Schedule(te.lower([A, D]))
+
+
+def test_a_tuple_is_placed_where_all_that_is_needed_of_its_buffers_is_computed():
+    s = both(2)
+    s.compute_at("C", s.loops("D")[0])
+    text = str(s.show())
+    assert "for D.i in 0 .. 4\n    for C.i in 0 .. 3\n      for C.k in 0 .. 20\n" in text
+    assert "spatial i: 6 = D.i + C.i\n" in text
+    check(s)
+
+
+def test_a_tuple_is_not_placed_where_a_reader_of_one_buffer_is_elsewhere():
+    A = te.placeholder((M, K), "float32", name="A")
+    k = te.reduce_axis(K, name="k")
+    C, V = te.compute((M,), lambda i: te.argmax(A[i, k], axis=k, value=True), name="C")
+    D = te.compute((M,), lambda i: C[i] * 2, name="D")
+    E = te.compute((M,), lambda i: V[i] * 2, name="E")
+    s = Schedule(te.lower([A, D, E]))
     with pytest.raises(ScheduleError) as caught:
         s.compute_at("C", s.loops("D")[0])
     assert str(caught.value) == (
-        "compute_at(block 'C', loop 'D.i'): the block must write one buffer, it writes 2"
+        "compute_at(block 'C', loop 'D.i'): 'E' reads 'C.v1' outside of that loop; all consumers "
+        "must be below it"
     )
 
 

@@ -82,8 +82,10 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     reach over the domain's end, the block gets a predicate and the new loop is annotated ("tail",
     "mask").
 
-    Requires: the block is complete (spatial, not reading its own buffer) or a reduction with its
-    init; each of its points has a place of its own in the buffer, which is internal, written by it
+    A block that writes several buffers computes what is needed of any of them.
+
+    Requires: the block is complete (spatial, not reading what it writes) or a reduction with its
+    init; each of its points has a place of its own in each buffer, which is internal, written by it
     alone, and read only below `loop`; `loop` is not around the block already, nor vectorized; what
     the block reads is not written after it.
 
@@ -91,18 +93,18 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     """
     step = f"compute_at(block {block!r}, loop {loop!r})"
     source, target = find_block(function, block), find_loop(function, loop)
-    buffer, spot = _movable(function, source, step)
-    _check_target(function, source, target, buffer, step)
+    places = _movable(function, source, step)
+    _check_target(function, source, target, tuple(places), step)
     inside = Place(function, (*target.path, target.node.body))
     refuse_late_writer(function, source.node, [inside], step)
 
     domain = inside.domain()
-    needed = _needed(source.node, buffer, spot, target.node, domain)
+    needed = _needed(source.node, places, target.node, domain)
     function = remove(source)
     nest = _regenerate(source.node, needed, domain, loop_names(function))
     body = target.node.body
     stmts = body.stmts if type(body) is Seq else (body,)
-    first = next(i for i, stmt in enumerate(stmts) if loads(stmt, buffer))
+    first = next(i for i, stmt in enumerate(stmts) if any(loads(stmt, buffer) for buffer in places))
     body = seq(*stmts[:first], nest, *stmts[first:])
     return replace(find_loop(function, loop), replace_body(target.node, body))
 
@@ -369,28 +371,29 @@ def _check_moved(old: Place, target: Place, shared: int, step: str) -> None:
                 refuse(function, f"{step}: {problem}", loop.var.name)
 
 
-def _movable(function: Function, place: Place, step: str) -> tuple[Buffer, Spot]:
-    """The buffer that a complete or reduction block writes, which stays inside the function, and where."""
+def _movable(function: Function, place: Place, step: str) -> dict[Buffer, Spot]:
+    """The buffers that a complete or reduction block writes, which stay inside the function, and where."""
     block = place.node
 
     def deny(reason: str):
         refuse(function, f"{step}: {reason}", mark=block.name)
 
     written = buffers_written(block)
-    if len(written) != 1:
-        deny(f"the block must write one buffer, it writes {len(written)}")
-    buffer = written[0]
-    if buffer in function.params:
-        fix = "only a block whose result stays inside the function can move"
-        deny(f"the block writes the output {buffer.name!r}; {fix}")
-    others = [other.name for other in writers(function, buffer) if other is not block]
-    if others:
-        names = ", ".join(others)
-        deny(f"{buffer.name!r} is also written by {names}; move the block before decomposing it")
-    stores = [stmt.indices for stmt in walk(block) if type(stmt) is Store]
-    spot, *more = spots(block, buffer, is_store=True)
-    if not all(map(spot.is_same, more)):
-        deny("the block stores to several places, so what a part of it computes is not known")
+    if not written:
+        deny("the block writes no buffer")
+    for buffer in written:
+        if buffer in function.params:
+            fix = "only a block whose result stays inside the function can move"
+            deny(f"the block writes the output {buffer.name!r}; {fix}")
+        others = [other.name for other in writers(function, buffer) if other is not block]
+        if others:
+            names = ", ".join(others)
+            deny(f"{buffer.name!r} is also written by {names}; move the block before decomposing it")
+    places: dict[Buffer, Spot] = {}
+    for buffer in written:
+        places[buffer], *more = spots(block, buffer, is_store=True)
+        if not all(map(places[buffer].is_same, more)):
+            deny("the block stores to several places, so what a part of it computes is not known")
     kinds = {it.kind for it in block.iters}
     if "ordered" in kinds or ("reduce" in kinds and block.init is None):
         reason = "its instances depend on those before"
@@ -399,18 +402,21 @@ def _movable(function: Function, place: Place, step: str) -> tuple[Buffer, Spot]
     for it in block.iters:
         if uses(it.extent, around):
             deny(f"the extent of its iterator {it.var.name!r} depends on other iterators")
-    own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
-    if own and (block.init is None or any(e.indices not in stores for e in own)):
-        deny(f"the block reads {buffer.name!r}, which it writes itself")
-    if not is_one_place_each(block, spot):
-        deny(f"different points of the block may be one place of {buffer.name!r}, as in a window")
-    return buffer, spot
+    for buffer, spot in places.items():
+        stores = [s.indices for s in walk(block) if type(s) is Store and s.buffer is buffer]
+        own = [e for e in all_exprs(block) if type(e) is Load and e.buffer is buffer]
+        if own and (block.init is None or any(e.indices not in stores for e in own)):
+            deny(f"the block reads {buffer.name!r}, which it writes itself")
+        if not is_one_place_each(block, spot):
+            reason = f"different points of the block may be one place of {buffer.name!r}"
+            deny(f"{reason}, as in a window")
+    return places
 
 
 def _check_target(
-    function: Function, source: Place, target: Place, buffer: Buffer, step: str
+    function: Function, source: Place, target: Place, buffers: tuple[Buffer, ...], step: str
 ) -> None:
-    """Refuse a loop that cannot take the block."""
+    """Refuse a loop that cannot take the block that writes these buffers."""
     loop = target.node
     if any(stmt is loop for stmt in source.path):
         refuse(function, f"{step}: the block is under that loop already", loop.var.name)
@@ -418,9 +424,19 @@ def _check_target(
         if around.kind == "vectorized":
             reason = f"loop {around.var.name!r} is vectorized; move the block before vectorizing"
             refuse(function, f"{step}: {reason}", around.var.name)
+    if all(readers(function, buffer) in ((), (source.node,)) for buffer in buffers):
+        names = " or ".join([repr(buffer.name) for buffer in buffers])
+        refuse(function, f"{step}: nothing reads {names}", source.node.name)
+    for buffer in buffers:
+        _check_consumers(function, source, target, buffer, step)
+
+
+def _check_consumers(
+    function: Function, source: Place, target: Place, buffer: Buffer, step: str
+) -> None:
+    """Refuse a loop that not all readers of a buffer lie below, behind its writer."""
+    loop = target.node
     consumers = [block for block in readers(function, buffer) if block is not source.node]
-    if not consumers:
-        refuse(function, f"{step}: nothing reads {buffer.name!r}", source.node.name)
     below = blocks_below(loop)
     before = all_blocks(function)
     before = before[: next(i for i, block in enumerate(before) if block is source.node)]
@@ -445,15 +461,16 @@ class _Need:
 
 
 def _needed(
-    block: Block, buffer: Buffer, spot: Spot, loop: For, domain: Domain
+    block: Block, places: dict[Buffer, Spot], loop: For, domain: Domain
 ) -> dict[Var, _Need]:
     """What the accesses below the loop need of spatial iterators; those in full are left out."""
     spatial = tuple([it for it in block.iters if it.kind == "spatial"])
     found: dict[Var, list[_Need | None]] = {it.var: [] for it in spatial}
-    for access in accesses(loop.body, buffer, domain):
-        values = _solve(spot, spatial, access)
-        for it in spatial:
-            found[it.var].append(_need(access, it, values.get(it.var)))
+    for buffer, spot in places.items():
+        for access in accesses(loop.body, buffer, domain):
+            values = _solve(spot, spatial, access)
+            for it in spatial:
+                found[it.var].append(_need(access, it, values.get(it.var)))
     return {var: _unite(needs, domain) for var, needs in found.items() if _are_known(needs)}
 
 
