@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 
 from tensorc.arith import IndexMap
 from tensorc.arith.spans import (
@@ -21,7 +22,7 @@ from tensorc.arith.spans import (
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Let, Seq, Stmt, Store
-from tensorc.ir.walk import all_exprs, substitute, substmts, uses, walk, walk_expr
+from tensorc.ir.walk import all_exprs, map_substmts, substitute, substmts, uses, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
@@ -44,6 +45,7 @@ __all__ = [
     "buffers_written",
     "clamp",
     "is_one_place_each",
+    "keep_ranges",
     "larger",
     "loads",
     "read_region",
@@ -194,6 +196,26 @@ def unknowns(
     """What tells an access of a block from others: its iterators, and the loops in its body."""
     inputs = (*[it.var for it in iters], *[loop.var for loop in spot.loops])
     return inputs, assumed([*[it.extent for it in iters], *[loop.extent for loop in spot.loops]])
+
+
+def keep_ranges(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """A statement in which `change` gives what blocks do another buffer, but not how far loops and iterators go.
+
+    That is looked at before loops begin, where a copy that stands inside of one is not made yet: by the start of a
+    reduction over nothing.
+    """
+    match stmt:
+        case Block():
+            new = change(stmt)
+            assert type(new) is Block  # it is the same one with another buffer
+            extents = [it.extent for it in stmt.iters]
+            return replace_fields(
+                new, iters=tuple([replace_fields(it, extent=e) for it, e in zip(new.iters, extents)])
+            )
+        case _ if substmts(stmt):
+            return map_substmts(stmt, lambda inner: keep_ranges(inner, change))
+        case _:
+            return change(stmt)
 
 
 def readers(function: Function, buffer: Buffer) -> tuple[Block, ...]:

@@ -189,3 +189,31 @@ function f(out b: float32[100])
 def test_what_a_cpu_cannot_run_is_refused(text, message):
     with pytest.raises(UnsupportedError, match=message):
         emit(parse(f"function f(out b: float32[n])\n{text}\n"), HOST)
+
+
+def test_what_a_check_tells_is_read_only_where_it_fails():
+    """Elsewhere there may be no such element: that of the last iteration lies far outside."""
+    function = parse("""
+function f(a: int64[3], out b: int64[4])
+  for i in 0 .. 4
+    check i >= 3 or a[i] < 4, a[i + i // 3 * 100000000000], i, "a"
+    b[i] = i
+""")
+    out = np.zeros(4, np.int64)
+    run(function, np.array([1, 2, 3]), out)
+    np.testing.assert_array_equal(out, np.arange(4))
+    with pytest.raises(CheckFailed) as caught:
+        run(function, np.array([1, 7, 3]), out)
+    assert caught.value.args[:2] == ("a", 7)
+
+
+def test_memory_of_a_size_that_data_tells_is_refused():
+    function = parse("""
+function f(n: int64[1], out b: int64[4])
+  alloc t: int64[n[0]]
+    for i in 0 .. 4
+      t[i] = i
+      b[i] = t[i]
+""")
+    with pytest.raises(UnsupportedError, match=r"buffer 't': its extent n\[0\] depends on data, and a call knows"):
+        run(function, np.array([4]), np.zeros(4, np.int64))

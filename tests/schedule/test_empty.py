@@ -54,15 +54,41 @@ def test_the_end_of_a_reduction_does_not_stand_for_the_end_of_its_rows():
     check(s)
 
 
-def test_results_of_rfactor_are_not_as_many_as_a_computed_number():
+def test_results_of_rfactor_are_not_as_many_as_data_says():
     n = te.placeholder((), "int64", name="n")
     k = te.reduce_axis((0, n[()]), name="k")
     s = tc.schedule([n, te.compute((), lambda: te.sum(te.const(1.0), axis=k), name="C")])
-    computed = s.copy()
-    s.rfactor("C.k")
-    computed.stage("C.k", "n")
-    with pytest.raises(ScheduleError, match="would be as many as 'n_stage' says, which is computed"):
-        computed.rfactor("C.k")
+    message = "the results would be as many as 'n' says, and a call knows its memory before; split the loop by a number"
+    with pytest.raises(ScheduleError, match=message):
+        s.rfactor("C.k")
+    outer, inner = s.split("C.k", factors=(None, 4))
+    s.rfactor(inner)
+    kernel = tc.build(s, cache=False)
+    assert [float(kernel(np.array(n))) for n in (0, 1, 4, 7)] == [0, 1, 4, 7]
+
+
+def test_how_far_a_loop_goes_is_read_where_it_is():
+    """The start of an empty row looks at its length before a copy inside the loops is made."""
+    L, A = te.placeholder((3,), "int32", name="L"), te.placeholder((3, 9), "int64", name="A")
+
+    def row(i):
+        k = te.reduce_axis((0, L[i]), name="k")
+        return te.sum(A[i, k] * te.cast(L[i], "int64"), axis=k)
+
+    s = tc.schedule([L, A, te.compute((3,), row, name="C")])
+    only = tc.schedule([L, te.compute((3,), lambda i: te.sum(1, axis=te.reduce_axis((0, L[i]), name="k")), name="C")])
+    copied = s.copy()
+    copied.cache_read("C", "L")
+    copied.compute_at("L_global", "C.k")
+    s.stage("C", "L")
+    lengths, a = np.array([2, 0, 5], "i4"), np.arange(27).reshape(3, 9)
+    for each, name in ((copied, "L_global"), (s, "L_stage")):
+        assert "reduce k: cast(int64, L[C.i]) = C.k" in each.show() and f"cast(int64, {name}[i])" in each.show()
+        found = interpret(each.function, lengths, a)
+        assert found.tolist() == [a[i, :n].sum() * n for i, n in enumerate(lengths)]
+    for step in (lambda: only.cache_read("C", "L"), lambda: only.stage("C.i", "L")):
+        with pytest.raises(ScheduleError, match="'L' only tells there how far loops go, and is read as it is"):
+            step()
 
 
 def test_a_copy_is_not_made_of_what_an_empty_loop_writes():

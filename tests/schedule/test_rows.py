@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorc as tc
-from tensorc import te
+from tensorc import ops, te
 from tensorc.ir import interpret
 from tensorc.schedule.knobs import Defaults
 from tensorc.schedule.recipes import rows
@@ -123,7 +123,7 @@ function main(X: float32[2, 64, 32], out C: float32[2, 64, 32])
         (softmax(64), []),
         (two_readers(), [("C", ("S",), 1)]),
         (product_of_rows(), []),
-        (normalised(64, 100), [("C", ("M_sum", "V_sum"), 1)]),
+        (normalised(64, 100), [("C", ("M_sum", "M", "V_sum"), 1)]),
     ],
 )
 def test_which_stages_share_rows(tensors, found):
@@ -180,3 +180,37 @@ def test_symbolic_rows():
         x = np.random.default_rng(0).normal(size=shape).astype("float32")
         e = np.exp(x - x.max(1, keepdims=True, initial=-np.inf))
         np.testing.assert_allclose(kernel(x), e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def attention(m: int = 40, n: int = 24, causal: bool = False, heads: int = 2):
+    Q, K, V = [te.placeholder((1, heads, size, 8), name=name) for name, size in (("Q", m), ("K", n), ("V", n))]
+    return [Q, K, V, ops.attention(Q, K, V, causal=causal, name="A")]
+
+
+def test_attention_goes_by_blocks_of_rows():
+    members = ("A_dots", "A_softmax_max", "A_softmax_exp", "A_softmax_sum", "A_softmax")
+    assert groups(attention()) == [("A", members, 2)]  # 40 rows are one block
+    assert groups(attention(4096, 4096)) == [("A", members, 3)]
+    s = tc.default_schedule(attention(4096, 4096), TARGET, threads=2)
+    assert s.decisions["A.block"] == 16
+    assert "for A.b_h_i.0 in 0 .. 512 parallel" in s.show()
+    slabs = [line for line in tc.build(s, cache=False).source("flat").splitlines() if "alloc A_dots:" in line]
+    assert len(slabs) == 1 and "A_dots: float32[1, 1, 16, 4096]" in slabs[0]
+
+
+def test_a_product_that_reads_much_for_each_block_of_rows_stays_apart():
+    """A layer after a normalisation: its weights would be read again for each block."""
+    X, W = te.placeholder((512, 1024), name="X"), te.placeholder((1024, 4096), name="W")
+    k, N = te.reduce_axis(1024, name="k"), ops.softmax(X, name="N")
+    tensors = [X, W, te.compute((512, 4096), lambda i, j: te.sum(N[i, k] * W[k, j], axis=k), name="C")]
+    assert groups(tensors) == [("N", ("N_max", "N_exp", "N_sum"), 1)]
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("block", (16, 32))
+@pytest.mark.parametrize("tensors", [attention(), attention(37, 19), attention(5, 70), attention(33, 33, causal=True)])
+def test_attention_in_blocks(tensors, block, threads):
+    arrays = [np.random.default_rng(0).normal(size=t.shape).astype("float32") for t in tensors[:-1]]
+    expected = interpret(te.lower(tensors), *arrays)
+    kernel = tc.build(tensors, threads=threads, cache=False, schedules={"A.rows": True, "A.block": block})
+    np.testing.assert_allclose(kernel(*arrays), expected, rtol=1e-4, atol=1e-5)

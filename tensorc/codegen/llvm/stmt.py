@@ -259,23 +259,27 @@ def _on_stack(ctx: Context, buffer: Buffer) -> Value:
 
 
 def _check(ctx: Context, stmt: Check) -> None:
-    condition, value = ctx.emit(stmt.condition), ctx.emit(stmt.value)
+    condition = ctx.emit(stmt.condition)
     if condition.const == 1:
         return
-    value = convert(ctx, value, stmt.value.dtype, int64)
-    numbers = [value, *[ctx.emit(place) for place in stmt.at]]
-    message = ctx.module.text_constant(stmt.message)
-    fail(ctx, condition, lambda: report(ctx, message, numbers))
+
+    def last_words() -> None:  # what they tell is looked at only here: it may lie where the condition guards
+        value = convert(ctx, ctx.emit(stmt.value), stmt.value.dtype, int64)
+        report(ctx, ctx.module.text_constant(stmt.message), [value, *[ctx.emit(place) for place in stmt.at]])
+
+    fail(ctx, condition, last_words)
 
 
 def fail(ctx: Context, condition: Value, last_words: Callable[[], None]) -> None:
     """Leave the function with 1 where the condition does not hold."""
     build = ctx.builder
     labels = build.label("fail"), build.label("pass")
+    build.enter()
     build.end(f"br {condition.typed}, label %{labels[1]}, label %{labels[0]}")
     build.start(labels[0])
     last_words()
     build.end("ret i32 1")
+    build.leave()
     build.start(labels[1])
     for scope in build.scopes:  # what follows is no longer certain to be reached
         scope.always = False

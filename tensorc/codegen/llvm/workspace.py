@@ -16,6 +16,7 @@ from tensorc.ir.expr import (
     Buffer,
     Const,
     Expr,
+    Load,
     Mul,
     Sub,
     Var,
@@ -71,6 +72,9 @@ def _size(buffer: Buffer, domain: Domain) -> Expr:
         raise UnsupportedError(f"buffer {buffer.name!r}: a CPU has no {buffer.scope} memory")
     size: Expr = index(buffer.dtype.bytes)
     for extent in buffer.shape:
+        if any(type(e) is Load for e in walk_expr(extent)):
+            reason = f"its extent {show(extent)} depends on data, and a call knows its memory before"
+            raise UnsupportedError(f"buffer {buffer.name!r}: {reason}")
         size = size * simplify(maximum(extent, 0), domain)
     return (size + (MAX_ALIGNMENT - 1)) // MAX_ALIGNMENT * MAX_ALIGNMENT
 

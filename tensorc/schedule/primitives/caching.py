@@ -43,6 +43,7 @@ from tensorc.schedule.regions import (
     block_domain,
     buffers_read,
     buffers_written,
+    keep_ranges,
     loads,
     relax,
     stores_always,
@@ -86,7 +87,8 @@ def cache_read(
     if dtype is not None:
         copy = Buffer(copy.name, copy.shape, _dtype(function, dtype, step), copy.scope)
     node = _redirect_loads(place.node, source, copy)
-    if loads(node, source):
+    check_used(function, node, copy, source, step)
+    if loads(node.body, source) or (node.init is not None and loads(node.init, source)):
         refuse(function, f"{step}: it reads {source.name!r} otherwise than cast to {dtype}", block)
     names = _iterator_names(place.node, source)
     changed = replace(place, node).with_(allocs=(*function.allocs, copy))
@@ -94,6 +96,12 @@ def cache_read(
         return copy_read(place, changed, source, copy, name, names, refusal), name
     nest_stmt = _copy_nest(changed, name, source, copy, names)
     return insert_before(outermost(find_block(changed, block)), nest_stmt), name
+
+
+def check_used(function: Function, stmt: Stmt, copy: Buffer, source: Buffer, step: str) -> None:
+    """Refuse a copy that nothing would read: what tells how far loops go is read where it is."""
+    if copy not in buffers_read(stmt) and copy not in buffers_written(stmt):
+        refuse(function, f"{step}: {source.name!r} only tells there how far loops go, and is read as it is")
 
 
 def cache_write(
@@ -343,7 +351,7 @@ def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Stmt:
             return Load(copy, load.indices, load.mask)
         return None
 
-    return rewrite_exprs(block, on_load)
+    return keep_ranges(block, lambda stmt: rewrite_exprs(stmt, on_load))
 
 
 def _dtype(function: Function, name: str, step: str) -> DType:

@@ -68,9 +68,9 @@ def rfactor(function: Function, loop: str, factor_axis: int = 0) -> tuple[Functi
     axis = factor_axis % (ndim + 1)
 
     for load in walk_expr(at.node.extent):
-        if type(load) is Load and load.buffer in (*function.allocs, *function.outputs):
-            message = f"the results would be as many as {load.buffer.name!r} says, which is computed"
-            refuse(function, f"{step}: {message}", loop)
+        if type(load) is Load:
+            message = f"the results would be as many as {load.buffer.name!r} says, and a call knows its memory before"
+            refuse(function, f"{step}: {message}; split the loop by a number", loop)
     name = fresh_block(function, f"{node.name}_rf")
     buffers = _partial_buffers(function, update, axis, at.node.extent)
     spatial, limits = _split_predicate(step, place, reducing)

@@ -25,8 +25,8 @@ from tensorc.schedule.locate import (
     refuse,
     replace,
 )
-from tensorc.schedule.primitives.caching import cache_of
-from tensorc.schedule.regions import Span, accesses, buffers_read, buffers_written, clamp
+from tensorc.schedule.primitives.caching import cache_of, check_used
+from tensorc.schedule.regions import Span, accesses, buffers_read, buffers_written, clamp, keep_ranges
 from tensorc.schedule.windows import (
     check_parallel,
     fills_window,
@@ -83,7 +83,11 @@ def stage(
     copy = cache_of(function, old, scope, step).with_(
         name=fresh_buffer(function, f"{old.name}_stage")
     )
-    changed = replace(at, replace_buffers(at.node, {old: copy}))
+    staged = keep_ranges(at.node, lambda stmt: replace_buffers(stmt, {old: copy}))
+    check_used(function, staged, copy, old, step)
+    if old in buffers_read(staged) and old in buffers_written(at.node):
+        refuse(function, f"{step}: how far loops go there depends on {old.name!r}, which is written there", place)
+    changed = replace(at, staged)
     changed = changed.with_(allocs=(*function.allocs, copy))
     made: list[str] = []
     if reads_in:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tensorc.arith import affine
@@ -112,30 +112,42 @@ class Group:
     epilogue: Pattern | None = None
 
 
-def pattern(block: Block, loops: Collection[str] | None = None) -> Pattern:
-    """The access pattern of a block; of those of its iterators that are one of these `loops` each, if they are given:
-    the others stand still."""
+def pattern(block: Block, loops: Mapping[str, int | None] | None = None) -> Pattern:
+    """The access pattern of a block; of those of its iterators that one of these `loops` moves, step by step, if they
+    are given with their extents: the others stand still."""
     stores = [stmt for stmt in walk(block.body) if type(stmt) is Store]
     stored = {store.buffer for store in stores}
     store = max(stores, key=lambda store: store.buffer.dtype.bytes)
     values = [expr for stmt in walk(block.body) for expr in exprs(stmt)]
     loads = {e: None for value in values for e in walk_expr(value) if type(e) is Load}
     own = [load for load in loads if load.buffer in stored]
-    written = _access(store.buffer, store.indices, block)
+    axes = _axes(block, loops)
+    written = _access(store.buffer, store.indices, block, axes)
     wide = _widened(values)
     reads = tuple([
-        replace(_access(load.buffer, load.indices, block), wide=wide.get(load.buffer))
+        replace(_access(load.buffer, load.indices, block, axes), wide=wide.get(load.buffer))
         for load in loads
         if load not in own
     ])  # fmt: skip
-    names = {it.binding: it.var.name for it in block.iters}
-    moving = [it for it in block.iters if loops is None or (type(it.binding) is Var and it.binding.name in loops)]
-    within = [frozenset([names[v] for v in variables(it.extent) if v in names]) for it in moving]
-    axes = tuple([Axis(it.var.name, _extent(it.extent), it.kind, names) for it, names in zip(moving, within)])
     itemsize = _itemsize(block, stores, reads)
     has_lanes = not any(it.kind == "reduce" for it in block.iters) or accumulates(block)
     cost = sum(map(_cost, values))
     return Pattern(block.name, axes, written, reads, cost, itemsize, bool(own), has_lanes, _positions(block))
+
+
+def _axes(block: Block, loops: Mapping[str, int | None] | None) -> tuple[Axis, ...]:
+    names = {it.binding: it.var.name for it in block.iters}
+    found: list[Axis] = []
+    for it in block.iters:
+        within = frozenset([names[var] for var in variables(it.extent) if var in names])
+        if loops is None:
+            found.append(Axis(it.var.name, _extent(it.extent), it.kind, within))
+            continue
+        own = [var.name for var, factor in affine(it.binding).terms if factor == 1 and type(var) is Var]
+        own = [name for name in own if name in loops]
+        if own:
+            found.append(Axis(it.var.name, loops[own[0]], it.kind, within))
+    return tuple(found)
 
 
 def _positions(block: Block) -> frozenset[str]:
@@ -189,7 +201,7 @@ def _extent(extent: Expr) -> int | None:
     return extent.value if type(extent) is Const else None
 
 
-def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block) -> Access:
+def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block, axes: tuple[Axis, ...]) -> Access:
     names = {it.var: it.var.name for it in block.iters}
     used = {names[e] for expr in indices for e in variables(expr) if e in names}
     pitch = _pitches(buffer)
@@ -206,7 +218,8 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block) -> Access:
     size: int | None = 1
     for extent in buffer.shape:
         size = None if size is None or type(extent) is not Const else size * extent.value
-    extents = {it.var: it.extent for it in block.iters}
+    moving = {axis.name: axis.extent for axis in axes}
+    extents = {it.var: it.extent for it in block.iters if moving.get(it.var.name, -1) == _extent(it.extent)}
     pairs = zip(indices, buffer.shape) if buffer.strides is None else ()
     whole = frozenset([names[at] for at, extent in pairs if type(at) is Var and extents.get(at) == extent])
     return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain, whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from tensorc.ir.expr import Buffer, Call, Const, Expr, IfThenElse, Load
+from tensorc.ir.expr import Buffer, Call, Const, Div, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
@@ -109,7 +109,7 @@ def _schedule(s: Schedule, group: Group, knobs: Knobs, target: Target, threads: 
 
 def _schedule_row(s: Schedule, block: str, depth: int, knobs: Knobs, target: Target) -> dict[str, str]:
     """Schedule what is left of a block inside the loops over rows."""
-    loops = [loop.name for loop in s.loops(block)[depth:]]
+    loops = {loop.name: s.extent(loop) for loop in s.loops(block)[depth:]}
     if not loops:
         return {}
     return _schedule(s, Group(pattern(find_block(s.function, block).node, loops)), knobs, target, 1)
@@ -180,4 +180,6 @@ def _is_trivial(value: Expr) -> bool:
 
 
 def _cost(value: Expr) -> int:
-    return sum(20 if type(e) is Call else e.dtype.is_float for e in walk_expr(value) if type(e) not in (Load, Const))
+    """Simple operations of floats; divisions and calls count as several."""
+    weights = {Call: 20, Div: 5, Load: 0, Const: 0}
+    return sum([weights.get(type(e), e.dtype.is_float) for e in walk_expr(value)])

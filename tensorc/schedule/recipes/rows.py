@@ -1,17 +1,18 @@
 """Stages that follow one another row by row, as those of a softmax or of a normalisation: each row goes through all of
 them while it is in the cache.
 
-The stages keep their recipes for what is left of each inside a row. Contractions stay apart: their tiles span rows.
+The stages keep their recipes for what is left of each inside a row. Contractions, whose tiles span rows, take part
+where what they read besides is small, and then the rows go in blocks: so attention never has all scores in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Buffer, Expr, Load, Var
+from tensorc.ir.expr import Buffer, Expr, Load, Var, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Seq, Stmt, Store
 from tensorc.ir.walk import all_exprs, uses, walk
@@ -30,22 +31,42 @@ TASKS = 2  # rows a thread, at least: with fewer, the stages are better shared o
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The stages `members`, in program order, and the `root` that reads them: `depth` loops go around all of them."""
+    """The stages `members`, in program order, and the `root` that reads them: `depth` loops go around all of them.
+
+    The innermost of these goes by blocks of rows where contractions are among them; `width` is then the most elements
+    that a stage makes of a row.
+    """
 
     root: str
     members: tuple[str, ...]
     depth: int
+    width: int = 0
 
 
 def fuse(s: Schedule, knobs: Knobs, target: Target, threads: int, apart: Collection[str] = ()) -> list[Rows]:
     """Move the stages of each group into the loops over the rows of its root, but for blocks `apart`; the groups."""
     fused: list[Rows] = []
-    for rows in _Stages(s.function, apart).groups():
+    for rows in _Stages(s.function, apart, 4 * target.l2).groups():
         if knobs.choice(f"{rows.root}.rows", (True, False), default=_has_tasks(s, rows, target, threads)):
-            loop = s.loops(rows.root)[rows.depth - 1]
-            moved = [name for name in reversed(rows.members) if _moves(s, name, loop)]
-            fused.append(Rows(rows.root, tuple(reversed(moved)), rows.depth))
+            depth = _block_rows(s, rows, knobs, target) if rows.width else rows.depth
+            if depth:
+                loop = s.loops(rows.root)[depth - 1]
+                moved = [name for name in reversed(rows.members) if _moves(s, name, loop)]
+                fused.append(Rows(rows.root, tuple(reversed(moved)), depth, rows.width))
     return fused
+
+
+def _block_rows(s: Schedule, rows: Rows, knobs: Knobs, target: Target) -> int:
+    """Let the rows of a group go in blocks; how many loops are around them then."""
+    loop = s.loops(rows.root)[rows.depth - 1]
+    count = s.extent(loop)
+    most = max(16, min(256, target.l2 // (4 * 4 * rows.width)))
+    default = next((size for size in range(most, most // 2, -1) if count and count % size == 0), most)
+    size = knobs.choice(f"{rows.root}.block", (16, 32, 64, 128, 256, default), default=default)
+    if count is not None and count <= size:
+        return rows.depth - 1
+    s.split(loop, factors=(None, size))
+    return rows.depth
 
 
 def share_rows(s: Schedule, rows: Rows, target: Target, threads: int) -> None:
@@ -73,9 +94,12 @@ def _cycles(s: Schedule, rows: Rows, target: Target) -> float:
     for name in (*rows.members, rows.root):
         block = find_block(s.function, name).node
         found = pattern(block)
-        size = math.prod([constant(it.extent) or UNKNOWN_EXTENT for it in block.iters])
-        total += size * max(1, found.cost) / target.lanes(found.itemsize)
+        total += _size([it.extent for it in block.iters]) * max(1, found.cost) / target.lanes(found.itemsize)
     return total
+
+
+def _size(extents: Iterable[Expr]) -> int:
+    return math.prod([constant(extent) or UNKNOWN_EXTENT for extent in extents])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +110,26 @@ class _Stage:
     block: Block
     writes: tuple[Buffer, ...]
     loads: tuple[Load, ...]
+    is_product: bool
 
     @property
     def spatial(self) -> list[Var]:
         return [it.var for it in self.block.iters if it.kind == "spatial"]
+
+    @property
+    def reduces(self) -> bool:
+        return any(it.kind == "reduce" for it in self.block.iters)
 
     def extent(self, var: Var) -> Expr:
         return next(it.extent for it in self.block.iters if it.var is var)
 
 
 class _Stages:
-    """The stages of a function, and who writes and reads each buffer."""
+    """The stages of a function, and who writes and reads each buffer; `slim` are so many bytes that contractions may
+    read again for each block of rows."""
 
-    def __init__(self, function: Function, apart: Collection[str]) -> None:
+    def __init__(self, function: Function, apart: Collection[str], slim: int) -> None:
+        self.slim = slim
         self.internal = set(function.allocs)
         self.writers: dict[Buffer, list[str]] = {}
         self.readers: dict[Buffer, list[str]] = {}
@@ -109,9 +140,10 @@ class _Stages:
                 self.readers.setdefault(buffer, []).append(block.name)
         self.free: dict[str, _Stage] = {}
         for at, block in enumerate(_alone(function.body)):
-            if block.name not in apart and not contraction.matches(pattern(block)):
+            if block.name not in apart:
                 loads = tuple([e for e in all_exprs(block) if type(e) is Load])
-                self.free[block.name] = _Stage(at, block, buffers_written(block), loads)
+                is_product = contraction.matches(pattern(block))
+                self.free[block.name] = _Stage(at, block, buffers_written(block), loads, is_product)
 
     def groups(self) -> list[Rows]:
         """The groups, from the last stage backwards; each stage is in one at most."""
@@ -120,27 +152,54 @@ class _Stages:
             if root.block.name not in self.free:
                 continue
             depths = range(1, min(len(root.spatial), len(root.block.iters) - 1) + 1)
-            groups = [(self._members(root, depth), depth) for depth in depths]
-            members, depth = max(groups, key=lambda group: (len(group[0]), group[1]), default=((), 0))
-            if members:
-                found.append(Rows(root.block.name, members, depth))
-                for name in (root.block.name, *members):
+            groups = [self._group(root, depth) for depth in depths]
+            best = max([group for group in groups if group], key=lambda g: (len(g.members), g.depth), default=None)
+            if best is not None:
+                found.append(best)
+                for name in (best.root, *best.members):
                     del self.free[name]
-        return found
+        return found[::-1]
 
-    def _members(self, root: _Stage, depth: int) -> tuple[str, ...]:
-        """The stages that write, for each iteration of the first `depth` axes of the root, a row that is for it."""
-        rows: dict[str, list[Var]] = {root.block.name: root.spatial[:depth]}
+    def _group(self, root: _Stage, depth: int) -> Rows | None:
+        """The group around `depth` axes of a root: with contractions if a sum of rows stands between, else without."""
+        members = [self.free[name] for name in self._members(root, depth, True)]
+        products = [stage for stage in (root, *members) if stage.is_product]
+        if products and any(stage.reduces and not stage.is_product for stage in members):
+            widths = [_size(map(each.extent, each.spatial[depth:])) for each in (root, *members)]
+            return Rows(root.block.name, tuple([stage.block.name for stage in members]), depth, max(widths))
+        names = () if root.is_product else self._members(root, depth, False)
+        return Rows(root.block.name, names, depth) if names else None
+
+    def _members(self, root: _Stage, depth: int, products: bool) -> tuple[str, ...]:
+        """The stages that write, for each iteration of the first `depth` axes of the root, a row that is for it; with
+        contractions or without."""
+        outer = [var for var in root.spatial[:depth] if not is_const(root.extent(var), 1)]
+        if not outer:
+            return ()
+        rows: dict[str, list[Var]] = {root.block.name: outer}
         members: list[_Stage] = []
         waiting = self._producers(root)
+        if root.is_product and not self._is_slim(root, rows[root.block.name]):
+            return ()
         while waiting:
             stage = waiting.pop(max(waiting))
             found = self._row(stage, rows)
-            if found is not None:
-                rows[stage.block.name] = found
-                members.append(stage)
-                waiting |= self._producers(stage)
+            if found is None or (stage.is_product and not (products and self._is_slim(stage, found))):
+                continue
+            rows[stage.block.name] = found
+            members.append(stage)
+            waiting |= self._producers(stage)
         return tuple([stage.block.name for stage in reversed(members)])
+
+    def _is_slim(self, stage: _Stage, outer: list[Var]) -> bool:
+        """Whether what a contraction reads for all rows of a block is little: what does not go along the rows."""
+        for load in dict.fromkeys(stage.loads):
+            if load.buffer in stage.writes or any(uses(index, outer[-1:]) for index in load.indices):
+                continue
+            parts = [extent for index, extent in zip(load.indices, load.buffer.shape) if not uses(index, outer)]
+            if _size(parts) * load.buffer.dtype.bytes > self.slim:
+                return False
+        return True
 
     def _producers(self, stage: _Stage) -> dict[int, _Stage]:
         names = {name for load in stage.loads for name in self.writers.get(load.buffer, ())}
