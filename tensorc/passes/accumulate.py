@@ -13,18 +13,23 @@ iteration, initialises the accumulators instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tensorc.arith import Domain, affine, can_prove, simplify
 from tensorc.arith.bounds import at_lane
 from tensorc.ir.expr import (
     EQ,
+    Add,
     Binary,
+    Broadcast,
     Buffer,
     Call,
     Const,
     Expr,
+    FloorDiv,
     Load,
+    Mod,
     Ramp,
     Var,
     broadcast,
@@ -380,7 +385,7 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
     places: list[Expr] = []  # whose lanes are no ramp, such as those of a tile over several dimensions
     wanted: set[Var | None] = {each.var for each in inner}
     extents = {each.var: each.extent.value for each in inner if type(each.extent) is Const}
-    for expr in indices:
+    for expr in _rejoined(indices, wanted):
         base = expr
         terms: list[tuple[int, int, Var | None]] = []
         if type(expr) is Ramp:
@@ -403,6 +408,27 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
     if places and _are_different_lanes(places):
         known.add(None)
     return wanted <= known
+
+
+def _rejoined(indices: tuple[Expr, ...], moving: Collection[Var | None]) -> list[Expr]:
+    """The indices, with x in the place of x // n and x % n, which name different elements for different x. They may be
+    shifted by what does not change with the variables `moving`."""
+    bare = [_without_shift(expr, moving) for expr in indices]
+    found = {(e.a, e.b) for e in bare if type(e) is FloorDiv} & {(e.a, e.b) for e in bare if type(e) is Mod}
+    joined = [pair[0] for pair in found if variables(pair[1]).isdisjoint(moving)]
+    if not joined:
+        return list(indices)
+    rest = [expr for expr, e in zip(indices, bare) if type(e) not in (FloorDiv, Mod) or (e.a, e.b) not in found]
+    return [*rest, *joined]
+
+
+def _without_shift(expr: Expr, moving: Collection[Var | None]) -> Expr:
+    while type(expr) is Add:
+        still = [variables(e).isdisjoint(moving) and (e.dtype.lanes == 1 or type(e) is Broadcast) for e in (expr.a, expr.b)]
+        if expr.dtype.lanes == 1 or not any(still):
+            break
+        expr = expr.b if still[0] else expr.a
+    return expr
 
 
 def _are_different_lanes(places: list[Expr]) -> bool:
