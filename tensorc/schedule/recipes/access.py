@@ -21,8 +21,8 @@ from tensorc.ir.expr import (
     Var,
 )
 from tensorc.ir.reducer import update_of
-from tensorc.ir.stmt import Block, Store
-from tensorc.ir.walk import children, exprs, variables, walk, walk_expr
+from tensorc.ir.stmt import Block, If, Store
+from tensorc.ir.walk import all_exprs, children, exprs, variables, walk, walk_expr
 from tensorc.schedule.legality import accumulates
 from tensorc.schedule.schedule import LoopRef, Schedule
 
@@ -45,7 +45,8 @@ class Access:
     linearly, how many elements the address moves when the iterator grows by one. `plain` names for each dimension the
     iterator that its index consists of, if it is just one; those in `whole` run through all of a dimension of a
     row-major buffer. `size` is the buffer's element count. `wide` names the type
-    that all loads of a buffer of floats are cast to, if there is one and it has more bytes.
+    that all loads of a buffer of floats are cast to, if there is one and it has more bytes. `is_guarded` tells that a
+    condition decides whether the element is read.
     """
 
     buffer: str
@@ -56,6 +57,7 @@ class Access:
     plain: tuple[str | None, ...]
     whole: frozenset[str]
     wide: str | None = None
+    is_guarded: bool = False
 
     def stride(self, axis: str) -> int | None:
         """Elements that a step of the axis moves the address by; None if that is not one number."""
@@ -106,10 +108,11 @@ class Pattern:
 @dataclass(frozen=True, slots=True)
 class Group:
     """Connected blocks that one recipe schedules together: `main`, and an `epilogue` that every result of it goes
-    through, element by element."""
+    through, element by element. `is_alone`: the loops of the main block are its own, and as they were made."""
 
     main: Pattern
     epilogue: Pattern | None = None
+    is_alone: bool = False
 
 
 def pattern(block: Block, loops: Mapping[str, int | None] | None = None) -> Pattern:
@@ -123,12 +126,16 @@ def pattern(block: Block, loops: Mapping[str, int | None] | None = None) -> Patt
     own = [load for load in loads if load.buffer in stored]
     axes = _axes(block, loops)
     written = _access(store.buffer, store.indices, block, axes)
-    wide = _widened(values)
+    wide, guarded = _widened(values), _guarded(block)
     reads = tuple([
-        replace(_access(load.buffer, load.indices, block, axes), wide=wide.get(load.buffer))
+        replace(
+            _access(load.buffer, load.indices, block, axes),
+            wide=wide.get(load.buffer),
+            is_guarded=load.buffer in guarded,
+        )
         for load in loads
         if load not in own
-    ])  # fmt: skip
+    ])
     itemsize = _itemsize(block, stores, reads)
     has_lanes = not any(it.kind == "reduce" for it in block.iters) or accumulates(block)
     cost = sum(map(_cost, values))
@@ -184,6 +191,13 @@ def _widened(values: list[Expr]) -> dict[Buffer, str]:
         if len(to) == plain[buffer] and len(set(to)) == 1
         if buffer.dtype.is_float and to[0].bytes > buffer.dtype.bytes
     }
+
+
+def _guarded(block: Block) -> set[Buffer]:
+    """The buffers of which some element is read under a condition."""
+    under = [e for stmt in walk(block.body) if type(stmt) is If for e in all_exprs(stmt)]
+    under += [e for each in all_exprs(block.body) if type(each) is IfThenElse for e in walk_expr(each)]
+    return {e.buffer for e in under if type(e) is Load}
 
 
 def _itemsize(block: Block, stores: list[Store], reads: tuple[Access, ...]) -> int:

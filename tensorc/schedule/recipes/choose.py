@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Buffer, Call, Const, Div, Expr, IfThenElse, Load
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, find_block
+from tensorc.schedule.primitives.domains import own_loops
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
@@ -74,7 +76,7 @@ def schedule_function(
         elif name in depths:
             used.update(_schedule_row(s, name, depths[name], asked, target))
         else:
-            used.update(_schedule(s, Group(main, finished.get(name)), asked, target, threads))
+            used.update(_schedule(s, Group(main, finished.get(name), _is_alone(s, name)), asked, target, threads))
     for each in groups:
         rows.share_rows(s, each, target, threads)
     if isinstance(knobs, Replay):
@@ -88,6 +90,15 @@ def _patterns(s: Schedule) -> dict[str, Pattern]:
     looked at in order."""
     blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
     return {block.name: pattern(block) for block in blocks}
+
+
+def _is_alone(s: Schedule, block: str) -> bool:
+    """Whether the loops of a block are its own, so that its points may be counted in another way."""
+    try:
+        own_loops(find_block(s.function, block), "recipe")
+    except ScheduleError:
+        return False
+    return True
 
 
 def _chosen(patterns: dict[str, Pattern], own: Sequence[Recipe]) -> dict[str, Recipe]:

@@ -11,41 +11,48 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.locate import all_blocks
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
+from tensorc.schedule.recipes.columns import (
+    Columns,
+    choose_columns,
+    column_axis,
+    depth_axis,
+    fill,
+    gathered,
+    join,
+    join_results,
+    product_of,
+    row_axis,
+)
 from tensorc.schedule.recipes.parallel import share, worth_threads
+from tensorc.schedule.recipes.tiles import UNKNOWN_EXTENT, best_tile, depth_block, size
 from tensorc.schedule.regions import buffers_read, buffers_written
 from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
-VECTOR_LOAD = 0.2  # of a cycle that loading a vector of the panel takes from the multiply-adds beside it
-BROADCAST = 0.08  # the same for an element of the other operand, in every lane
-CROWDING = 0.5  # cycles for each row over WAYS whose elements fall into one set of the level-1 cache
-WAYS = 8  # of the level-1 cache
-TILE_OVERHEAD = 30  # cycles to enter and leave a tile, besides moving its accumulators in and out
-PANEL_SHARE = 0.65  # of the level-2 cache for the packed panel; what streams past it needs little
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 REREAD = 3  # panels that read an operand before converting it once, into memory, pays
 UNROLLED = 256  # operations of an epilogue that may be repeated for a tile, instead of looped over
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
-UNKNOWN_EXTENT = 1024  # what a symbolic extent is taken for
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`rows` x `vectors` x `lanes` is the register tile, `depth` the block of the last reduction axis.
 
-    `packed` is the operand that is copied into panels, `parallel` one of "columns", "rows" and "none". `converted` are
+    `columns` tells which axes became the columns, and whether the operand is gathered for chunks of them. `packed` is
+    the operand that is copied into panels otherwise, `parallel` one of "columns", "rows" and "none". `converted` are
     operands that are cast once to the type they are computed in, instead of in each tile. With `epilogue`, results go
     through the group's epilogue tile by tile, as they are made.
     """
 
-    column: str
+    columns: Columns
     row: str | None
     outer: tuple[str, ...]
     reduce: tuple[str, ...]
@@ -58,11 +65,20 @@ class Plan:
     converted: tuple[Access, ...] = ()
     epilogue: bool = False
 
+    @property
+    def column(self) -> str:
+        return self.columns.axis.name
+
+    @property
+    def wide(self) -> Access:
+        """The first operand that has the columns."""
+        return next(load for load in self.columns.pattern.loads if self.column in load.axes)
+
 
 def matches(pattern: Pattern) -> bool:
     """Whether two operands are each reused along an axis that the other one has, so that a tile saves loads."""
     spatial = {axis.name for axis in pattern.spatial if axis.extent != 1}
-    column = _column(pattern)
+    column = column_axis(pattern)
     if not pattern.reduce or column is None or not pattern.is_box:
         return False
     used = [load.axes & spatial for load in pattern.loads]
@@ -99,34 +115,35 @@ def _is_one_by_one(main: Pattern, other: Pattern) -> bool:
 
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     """Choose the tile, the blocks and the threads from the extents and the target; touches no IR."""
-    pattern = group.main
-    column = _column(pattern)
-    assert column is not None  # `matches` has seen to it
+    columns = choose_columns(group.main, knobs, target, group.is_alone)
+    pattern, column = columns.pattern, columns.axis
     wide = [load for load in pattern.loads if column.name in load.axes]
-    row = _row(pattern, column, wide)
-    lanes = target.lanes(pattern.itemsize)
-    depth_total = math.prod(map(_size, pattern.reduce))
-    row_count = _size(row) if row else 1
-    streams = [load.stride(row.name) for load in pattern.loads if row and row.name in load.axes]
-    crowded = any(stride and stride * pattern.itemsize % (target.l1 // WAYS) == 0 for stride in streams)
-    default = _tile(row_count, _size(column), depth_total, lanes, crowded, target)
+    row = row_axis(pattern, column)
+    product = product_of(pattern, column, target)
+    row_count, lanes = product.rows, product.lanes
+    width = columns.chunk or size(column)
+    found = best_tile(replace(product, columns=width), target)
+    default = (found.rows, found.vectors)
     rows, vectors = knobs.split("tile", row_count, 3, default=default)
     if rows * vectors > MOST_VECTORS:
         problem = f"{rows} rows of {vectors} vectors are more than the {MOST_VECTORS} vectors of a tile"
         raise ScheduleError(f"knob '{pattern.block}.tile': {problem}")
     width = vectors * lanes
-    last = pattern.reduce[-1]
-    depth = _depth(last, depth_total, width * pattern.itemsize, target)
-    (depth,) = knobs.split("depth", _size(last), 2, default=(depth,))
+    last = depth_axis(pattern)
+    row_bytes = (columns.chunk or width) * pattern.itemsize
+    (depth,) = knobs.split("depth", size(last), 2, default=(depth_block(last, product.depth, row_bytes, target),))
     outer = [axis for axis in pattern.spatial if axis not in (column, row)]
-    reuse = row_count * math.prod([_size(axis) for axis in outer if axis.name not in wide[0].axes])
+    reuse = row_count * math.prod([size(axis) for axis in outer if axis.name not in wide[0].axes])
     operand = wide[0] if len(wide) == 1 and wide[0].plain.count(column.name) == 1 else None
-    fits = operand is not None and operand.stride(column.name) == 1 and _size(column) <= width
+    fits = operand is not None and operand.stride(column.name) == 1 and size(column) <= width
     pays = operand is not None and reuse >= PACK_REUSE * rows and not fits
     pack = operand is not None and knobs.choice("pack", (True, False), default=pays)
-    panels = -(-_size(column) // width)
+    panels = -(-size(column) // width)
+    if columns.chunk is not None:
+        apart = [size(axis) for axis in outer if axis.name in wide[0].axes]
+        panels = max(-(-size(column) // columns.chunk), *apart, 1)
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
-    work = math.prod(map(_size, pattern.axes)) / lanes
+    work = math.prod(map(size, pattern.axes)) / lanes
     ways: tuple[str, ...] = ("columns", "rows", "none")
     if pack and operand is not None and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
         ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
@@ -135,7 +152,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     is_whole = group.epilogue is not None and last_block is None  # no sum is left to be added to
     through = is_whole and knobs.choice("epilogue", (True, False), default=True)
     return Plan(
-        column=column.name,
+        columns=columns,
         row=row.name if row else None,
         outer=tuple([axis.name for axis in outer]),
         reduce=tuple([axis.name for axis in pattern.reduce]),
@@ -145,7 +162,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         depth=last_block,
         packed=operand if pack else None,
         parallel=parallel if threads > 1 else "none",
-        converted=_converted(pattern, column, operand if pack else None, panels),
+        converted=_converted(pattern, column, wide[0] if pack or columns.chunk else None, panels),
         epilogue=through,
     )
 
@@ -158,38 +175,121 @@ def _converted(pattern: Pattern, column: Axis, packed: Access | None, panels: in
     return tuple({a.buffer: a for a in others if a.wide is not None}.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """The loops of a contraction besides the columns: `tile` are those of the register tile."""
+
+    outer: dict[str, LoopRef]
+    blocks: list[LoopRef]
+    reduce: list[LoopRef]
+    tile: list[LoopRef]
+
+
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps."""
-    block = group.main.block
-    loops = dict(zip([axis.name for axis in group.main.axes], group.main.loops(s)))
-    panel, vector, lane = s.split(loops[plan.column], factors=(None, plan.vectors, plan.lanes))
-    outer = [loops[name] for name in plan.outer]
-    tile = [vector, lane]
+    pattern = plan.columns.pattern
+    if plan.columns.joined is not None:
+        _join(s, group, plan, plan.columns.joined)
+    copy = gathered(s, plan.columns) if plan.columns.chunk is not None else None
+    loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
+    if copy is None:
+        task, last, reduce = _by_panels(s, plan, loops)
+    else:
+        task, last, reduce = _by_chunks(s, plan, loops, copy)
+    if plan.parallel != "none":
+        s.parallel(task)
+    s.decompose_reduction(pattern.block, reduce[0])
+    if copy is not None and _runs_through(pattern):
+        s.fuse(*reduce)
+    if plan.epilogue and group.epilogue is not None:
+        _finish(s, plan, group.epilogue, last)
+
+
+def _join(s: Schedule, group: Group, plan: Plan, joined: tuple[str, str]) -> None:
+    """Make one iterator of two, in the results and in the epilogue as well where that one may follow."""
+    join(s, group.main, joined)
+    if plan.epilogue and group.epilogue is not None:
+        with suppress(ScheduleError):
+            join_results(s, group.main, joined)
+            join(s, group.epilogue, joined)
+
+
+def _cut(s: Schedule, plan: Plan, loops: dict[str, LoopRef]) -> _Nest:
+    """Cut the rows into tiles, and the depth into blocks."""
+    outer, tile = {name: loops[name] for name in plan.outer}, []
     if plan.row is not None:
-        row, row_in = s.split(loops[plan.row], factors=(None, plan.rows))
-        outer.append(row)
-        tile.insert(0, row_in)
-    reduce = [loops[name] for name in plan.reduce]
-    blocks: list[LoopRef] = []
+        outer[plan.row], row = s.split(loops[plan.row], factors=(None, plan.rows))
+        tile.append(row)
+    reduce, blocks = {name: loops[name] for name in plan.reduce}, []
     if plan.depth is not None:
-        depth, reduce[-1] = s.split(reduce[-1], factors=(None, plan.depth))
+        name = depth_axis(plan.columns.pattern).name
+        depth, reduce[name] = s.split(reduce[name], factors=(None, plan.depth))
         blocks.append(depth)
+    return _Nest(outer, blocks, [*reduce.values()], tile)
+
+
+def _by_panels(
+    s: Schedule, plan: Plan, loops: dict[str, LoopRef]
+) -> tuple[LoopRef, LoopRef, list[LoopRef]]:
+    """Blocks of the depth, panels of columns, rows: the loop for tasks, the last one outside the tile, and the
+    reduction."""
+    panel, vector, lane = s.split(loops[plan.column], factors=(None, plan.vectors, plan.lanes))
+    nest = _cut(s, plan, loops)
+    outer = [*nest.outer.values()]
     shared = _longest(s, outer) if plan.parallel == "rows" else None
     outer = [*([] if shared is None else [shared]), panel, *[loop for loop in outer if loop is not shared]]
-    s.reorder(*blocks, *outer, *reduce, *tile)
-    for loop in tile[:-1]:
+    s.reorder(*nest.blocks, *outer, *nest.reduce, *nest.tile, vector, lane)
+    _tile(s, [*nest.tile, vector], lane)
+    _convert(s, plan)
+    if plan.packed is not None:
+        place = panel if shared is None else nest.blocks[0] if nest.blocks else None
+        _pack(s, plan, plan.packed, place, whole=shared is not None)
+    return panel if shared is None else shared, outer[-1], nest.reduce
+
+
+def _by_chunks(
+    s: Schedule, plan: Plan, loops: dict[str, LoopRef], copy: BlockRef
+) -> tuple[LoopRef, LoopRef, list[LoopRef]]:
+    """The same where the operand is gathered: chunks of columns, blocks of the depth, of which each is gathered, panels
+    and rows."""
+    columns = plan.columns
+    chunk, column = s.split(loops[plan.column], factors=(None, columns.chunk))
+    nest = _cut(s, plan, loops)
+    around = [*[loop for name, loop in nest.outer.items() if name in plan.wide.axes], chunk]
+    outer = [loop for loop in nest.outer.values() if loop not in around]
+    shared = _longest(s, outer) if plan.parallel == "rows" else None
+    longest = _longest(s, around) or chunk
+    around = [longest, *[loop for loop in around if loop is not longest]]
+    s.reorder(*around, *nest.blocks, column, *outer, *nest.reduce, *nest.tile)
+    fill(s, copy, columns, [*around, *nest.blocks][-1], plan.lanes, is_shared=shared is not None)
+    panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
+    outer = [*([] if shared is None else [shared]), panel, *[loop for loop in outer if loop is not shared]]
+    s.reorder(*outer, *nest.reduce, *nest.tile, vector, lane)
+    _tile(s, [*nest.tile, vector], lane)
+    _convert(s, plan)
+    return longest if shared is None else shared, outer[-1], nest.reduce
+
+
+def _tile(s: Schedule, unrolled: list[LoopRef], lane: LoopRef) -> None:
+    for loop in unrolled:
         s.unroll(loop)
     s.vectorize(lane)
-    for access in plan.converted:
-        _convert(s, block, plan, access)
-    if plan.packed is not None:
-        place = panel if shared is None else blocks[0] if blocks else None
-        _pack(s, block, plan, plan.packed, place, whole=shared is not None)
-    if plan.parallel != "none":
-        s.parallel(panel if shared is None else shared)
-    s.decompose_reduction(block, reduce[0])
-    if plan.epilogue and group.epilogue is not None:
-        _finish(s, plan, group.epilogue, outer[-1])
+
+
+def _runs_through(pattern: Pattern) -> bool:
+    """Whether all reductions are one walk through the operands that are not gathered."""
+    column = column_axis(pattern)
+    extents = [axis.extent for axis in pattern.reduce]
+    if column is None or len(extents) < 2 or None in extents:
+        return False
+    for load in pattern.loads:
+        steps = [load.stride(axis.name) for axis in pattern.reduce]
+        if column.name in load.axes:
+            continue
+        for step, extent, before in zip(steps[1:], extents[1:], steps):
+            if step is None or extent is None or before != step * extent:
+                return False
+    return True
 
 
 def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
@@ -216,23 +316,24 @@ def _copied(s: Schedule, block: str, access: Access) -> BlockRef | None:
         return None
 
 
-def _convert(s: Schedule, block: str, plan: Plan, access: Access) -> None:
-    """Read a copy of an operand in the type that it is computed in."""
-    copy = _copied(s, block, access)
-    if copy is None:
-        return
-    *outer, last = s.loops(copy)
-    rest, lane = s.split(last, factors=(None, plan.lanes))
-    s.vectorize(lane)
-    if plan.parallel != "none":
-        share(s, [*outer, rest])
+def _convert(s: Schedule, plan: Plan) -> None:
+    """Read copies of operands in the type that they are computed in."""
+    for access in plan.converted:
+        copy = _copied(s, plan.columns.pattern.block, access)
+        if copy is None:
+            continue
+        *outer, last = s.loops(copy)
+        rest, lane = s.split(last, factors=(None, plan.lanes))
+        s.vectorize(lane)
+        if plan.parallel != "none":
+            share(s, [*outer, rest])
 
 
-def _pack(s: Schedule, block: str, plan: Plan, packed: Access, place: LoopRef | None, whole: bool) -> None:
+def _pack(s: Schedule, plan: Plan, packed: Access, place: LoopRef | None, whole: bool) -> None:
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
     dim = packed.plain.index(plan.column)
-    copy = _copied(s, block, packed)
+    copy = _copied(s, plan.columns.pattern.block, packed)
     if copy is None:
         return
 
@@ -258,73 +359,5 @@ def _pack(s: Schedule, block: str, plan: Plan, packed: Access, place: LoopRef | 
     s.vectorize(lane)
 
 
-def _size(axis: Axis) -> int:
-    return UNKNOWN_EXTENT if axis.extent is None else axis.extent
-
-
-def _column(pattern: Pattern) -> Axis | None:
-    """The axis along which the output is contiguous: the one that becomes vectors."""
-    for axis in reversed(pattern.spatial):
-        if axis.extent != 1 and pattern.store.stride(axis.name) == 1:
-            return axis
-    return None
-
-
-def _row(pattern: Pattern, column: Axis, wide: list[Access]) -> Axis | None:
-    """The innermost axis along which the wide operands are reused: the one that the register tile spans."""
-    candidates = [
-        axis
-        for axis in pattern.spatial
-        if axis is not column and axis.extent != 1 and not any(axis.name in load.axes for load in wide)
-    ]
-    roomy = [axis for axis in candidates if _size(axis) >= 4]
-    found = roomy or candidates
-    return found[-1] if found else None
-
-
 def _longest(s: Schedule, loops: list[LoopRef]) -> LoopRef | None:
     return max(loops, key=lambda loop: s.extent(loop) or UNKNOWN_EXTENT, default=None)
-
-
-def _tile(rows: int, columns: int, depth: int, lanes: int, crowded: bool, target: Target) -> tuple[int, int]:
-    """The (rows, vectors) of the register tile that the model finds quickest, tails included.
-
-    `crowded`: the rows lie a multiple of the level-1 cache's way apart, so that they compete for one set of it.
-    """
-    room = target.vector_registers - 1  # one holds the broadcast element
-    best = min(
-        (
-            (_cycles(rows, columns, depth, r, v, lanes, crowded, target), r, v)
-            for r in range(1, min(rows, 14) + 1)
-            for v in range(1, min(8, -(-columns // lanes)) + 1)
-            if r * v + v <= room
-        ),
-        default=(0, 1, 1),
-    )
-    return best[1], best[2]
-
-
-def _cycles(
-    rows: int, columns: int, depth: int, r: int, v: int, lanes: int, crowded: bool, target: Target
-) -> float:
-    """Cycles for the whole product by tiles of r rows and v vectors."""
-    full_rows, last_rows = divmod(rows, r)
-    vectors = -(-columns // lanes)
-    full_panels, last_vectors = divmod(vectors, v)
-    total = 0.0
-    for height, down in ((r, full_rows), (last_rows, last_rows > 0)):
-        for breadth, across in ((v, full_panels), (last_vectors, last_vectors > 0)):
-            if height and breadth:
-                fma = max(height * breadth / target.fma_per_cycle, target.fma_latency)
-                step = fma + VECTOR_LOAD * breadth + BROADCAST * height
-                step += CROWDING * max(0, height - WAYS) if crowded else 0.0
-                total += down * across * (depth * step + TILE_OVERHEAD + 2 * height * breadth)
-    return total
-
-
-def _depth(axis: Axis, total: int, row_bytes: int, target: Target) -> int:
-    """The block of the last reduction axis that keeps a panel in its share of the level-2 cache: equal parts of it."""
-    rest = total // max(1, _size(axis))
-    most = max(64, int(target.l2 * PANEL_SHARE) // (row_bytes * max(1, rest)))
-    parts = -(-_size(axis) // most)
-    return max(1, -(-_size(axis) // max(1, parts)))
