@@ -29,8 +29,9 @@ from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
 WIDEST_STEP = 4  # between neighbours, up to which vectors are picked out of wider loads
-STRIDED_LOAD = 1.0  # cycles that such a load takes from the multiply-adds beside it
-FAR_LOAD = 0.4  # the same of a vector in a row that is far from the one before
+STRIDED_LOAD = 2.5  # cycles that such a load takes from the multiply-adds beside it
+FAR_LOAD = 0.3  # the same of a vector on another page than the one before
+PAGE = 4096  # bytes
 SCATTERED_LOAD = 16.0  # the same of elements one by one
 GATHERED = 7.0  # cycles to copy a vector
 MOST_COLUMNS = 1024  # of a chunk
@@ -168,7 +169,7 @@ def _options(
         columns = product.columns * times if is_joined else product.columns
         outside = 1 if is_joined else times
         if is_joined:
-            load = FAR_LOAD if runs_on else SCATTERED_LOAD
+            load = _load(operand, pattern) if runs_on else SCATTERED_LOAD
             whole = best_tile(replace(product, columns=columns, load=load), target).cycles
             options[True, False] = _Choice(whole * repeats, None)
         vectors = columns / product.lanes if runs_on else times // outside * -(-product.columns // product.lanes)
@@ -181,6 +182,13 @@ def _options(
             key=lambda choice: choice.cycles,
         )
     return options
+
+
+def _load(operand: Access, pattern: Pattern) -> float:
+    """Cycles to load a vector of an operand that lies as the columns do."""
+    steps = [operand.stride(axis.name) for axis in pattern.reduce if axis.extent != 1]
+    is_far = any(step is None or step * operand.itemsize >= PAGE for step in steps)
+    return FAR_LOAD if is_far else VECTOR_LOAD
 
 
 def _by_chunks(product: Product, columns: int, chunk: int, pattern: Pattern, target: Target) -> float:
