@@ -411,24 +411,42 @@ def _is_injective(indices: tuple[Expr, ...], inner: list[For]) -> bool:
 
 
 def _rejoined(indices: tuple[Expr, ...], moving: Collection[Var | None]) -> list[Expr]:
-    """The indices, with x in the place of x // n and x % n, which name different elements for different x. They may be
-    shifted by what does not change with the variables `moving`."""
-    bare = [_without_shift(expr, moving) for expr in indices]
-    found = {(e.a, e.b) for e in bare if type(e) is FloorDiv} & {(e.a, e.b) for e in bare if type(e) is Mod}
-    joined = [pair[0] for pair in found if variables(pair[1]).isdisjoint(moving)]
-    if not joined:
-        return list(indices)
-    rest = [expr for expr, e in zip(indices, bare) if type(e) not in (FloorDiv, Mod) or (e.a, e.b) not in found]
-    return [*rest, *joined]
+    """Indices that differ only where these do: beside an index x // n, another one that has x % n has x instead, as
+    places of one x // n are as far apart by the remainder as by x itself. What does not change with the variables
+    `moving` may be added to x // n."""
+    found = list(indices)
+    for expr in indices:
+        pair = _quotient(expr, moving)
+        if pair is None:
+            continue
+        others = [each for each in found if each is not expr]
+        whole = [_without_remainder(each, *pair) for each in others]
+        if any(new is not old for new, old in zip(whole, others)):
+            found = whole
+    return found
 
 
-def _without_shift(expr: Expr, moving: Collection[Var | None]) -> Expr:
-    while type(expr) is Add:
-        still = [variables(e).isdisjoint(moving) and (e.dtype.lanes == 1 or type(e) is Broadcast) for e in (expr.a, expr.b)]
-        if expr.dtype.lanes == 1 or not any(still):
-            break
-        expr = expr.b if still[0] else expr.a
-    return expr
+def _quotient(expr: Expr, moving: Collection[Var | None]) -> tuple[Expr, Expr] | None:
+    """The operands of the `//` that an index is, but for what stands still."""
+    while type(expr) is Add and expr.dtype.lanes > 1:
+        a, b = expr.a, expr.b
+        if type(a) is not Broadcast or not variables(a).isdisjoint(moving):
+            a, b = b, a
+        if type(a) is not Broadcast or not variables(a).isdisjoint(moving):
+            return None
+        expr = b
+    if expr.dtype.lanes == 1:
+        atoms = [atom for atom, _ in affine(expr).terms if not variables(atom).isdisjoint(moving)]
+        expr = atoms[0] if len(atoms) == 1 else expr
+    if type(expr) is not FloorDiv or not variables(expr.b).isdisjoint(moving):
+        return None
+    return expr.a, expr.b
+
+
+def _without_remainder(expr: Expr, divided: Expr, by: Expr) -> Expr:
+    """The expression with x in the place of x % n; the same object if there is none."""
+    new = rewrite(expr, lambda e: divided if type(e) is Mod and e.a == divided and e.b == by else None)
+    return expr if new is expr else simplify(new)
 
 
 def _are_different_lanes(places: list[Expr]) -> bool:
