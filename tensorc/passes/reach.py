@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc.arith import Affine, Domain, bounds, can_prove
 from tensorc.arith.affine import build, linear
@@ -16,13 +17,15 @@ from tensorc.ir.expr import (
     Expr,
     FloorDiv,
     Load,
+    Min,
     Mod,
     Ramp,
     Var,
+    index,
     is_const,
 )  # fmt: skip
 from tensorc.ir.stmt import For
-from tensorc.ir.walk import variables, walk_expr
+from tensorc.ir.walk import uses, variables, walk_expr
 from tensorc.passes.common import conjuncts, requirement
 from tensorc.passes.skips import Access, ends_of_loops, skips_nothing_read
 
@@ -126,7 +129,87 @@ def are_covered(
             _span_covers(union, wanted, extents[axis]) for _, wanted in beside
         ):
             return True
-    return False
+    longer = _side_by_side(writes)
+    return bool(longer) and are_covered(read, longer, stores, buffer, depth)
+
+
+def _side_by_side(writes: list[Access]) -> list[Access]:
+    """The writes, as longer vectors where loops or several of them put vectors side by side; empty where none do."""
+    longer: list[Access] = []
+    count = 0
+    for old in [write for write in writes if write.mask is None]:
+        write = _lengthened(old)
+        count += write is not old
+        joined = _appended(longer[-1], write) if longer else None
+        if joined is None:
+            longer.append(write)
+        else:
+            longer[-1] = joined
+            count += 1
+    return longer if count else []
+
+
+def _lengthened(write: Access) -> Access:
+    """The write, of all iterations of the innermost loops whose vectors follow one another or overlap."""
+    while write.path:
+        loop = write.path[-1]
+        using = [at for at, e in enumerate(write.indices) if uses(e, (loop.var,))]
+        run = _run(write.indices[using[0]]) if len(using) == 1 else None
+        if type(loop) is not For or run is None or any(uses(c, (loop.var,)) for c in write.conditions):
+            break
+        base, lanes = run
+        terms, constant = linear(base)
+        moving = [atom for atom in terms if uses(atom, (loop.var,))]
+        reach = _reach(loop, moving[0], terms[moving[0]], lanes) if len(moving) == 1 else None
+        if reach is None:
+            break
+        rest = {atom: scale for atom, scale in terms.items() if atom is not moving[0]}
+        indices = list(write.indices)
+        indices[using[0]] = Ramp(build(rest, constant), index(1), reach + lanes)
+        write = replace(write, indices=tuple(indices), path=write.path[:-1])
+    return write
+
+
+def _reach(loop: For, atom: Expr, scale: int, lanes: int) -> int | None:
+    """How far `atom * scale` moves from 0 while the loop runs, by steps of no more than `lanes`."""
+    if not is_const(loop.start, 0) or type(loop.extent) is not Const or loop.extent.value < 1:
+        return None
+    most = None
+    if type(atom) is Min and type(atom.b) is Const and scale == 1:  # the last vector starts earlier
+        terms, constant = linear(atom.a)
+        if len(terms) != 1 or constant:
+            return None
+        most = atom.b.value
+        ((atom, scale),) = terms.items()
+    if atom is not loop.var or not 0 < scale <= lanes:
+        return None
+    reach = scale * (loop.extent.value - 1)
+    return reach if most is None else min(reach, most)
+
+
+def _appended(first: Access, second: Access) -> Access | None:
+    """Two writes as one, if the second begins in the first or where it ends."""
+    is_beside = len(first.path) == len(second.path) and all(map(operator.is_, first.path, second.path))
+    if not is_beside or first.conditions != second.conditions:
+        return None
+    differ = [at for at, (a, b) in enumerate(zip(first.indices, second.indices)) if a != b]
+    runs = [_run(each.indices[differ[0]]) for each in (first, second)] if len(differ) == 1 else [None]
+    if None in runs:
+        return None
+    (base, lanes), (after, more) = [run for run in runs if run is not None]
+    moving, step = linear(after - base)
+    if moving or not 0 <= step <= lanes:
+        return None
+    indices = list(first.indices)
+    indices[differ[0]] = Ramp(base, index(1), max(lanes, step + more))
+    return replace(first, indices=tuple(indices))
+
+
+def _run(expr: Expr) -> tuple[Expr, int] | None:
+    """The first of the places side by side that an index names, and how many."""
+    if type(expr) is Ramp:
+        return (expr.base, expr.lanes) if is_const(expr.stride, 1) else None
+    return (expr, 1) if expr.dtype.lanes == 1 else None
 
 
 def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, depth: int):

@@ -194,7 +194,7 @@ def _load(operand: Access, pattern: Pattern) -> float:
 def _by_chunks(product: Product, columns: int, chunk: int, pattern: Pattern, target: Target) -> float:
     """Cycles for all columns, so many at a time."""
     axis = depth_axis(pattern)
-    block = depth_block(axis, product.depth, chunk * pattern.itemsize, target)
+    block = depth_block(axis, product.depth, chunk * pattern.itemsize, target, is_even=True)
     parts = -(-size(axis) // block)
     total = 0.0
     for count, width in ((columns // chunk, chunk), (1, columns % chunk)):
@@ -289,7 +289,7 @@ def fill(s: Schedule, copy: BlockRef, columns: Columns, place: LoopRef | None, l
         row, column = s.split(column, factors=(None, run))
         rows.append(row)
     if min(run, extent or run) > lanes:
-        vector, column = s.split(column, factors=(None, lanes), tail="cut")
+        vector, column = s.split(column, factors=(None, lanes), tail="shift")
         if run <= UNROLLED * lanes:
             s.unroll(vector)
         rows.append(vector)

@@ -131,7 +131,8 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     width = vectors * lanes
     last = depth_axis(pattern)
     row_bytes = (columns.chunk or width) * pattern.itemsize
-    (depth,) = knobs.split("depth", size(last), 2, default=(depth_block(last, product.depth, row_bytes, target),))
+    block = depth_block(last, product.depth, row_bytes, target, is_even=columns.chunk is not None)
+    (depth,) = knobs.split("depth", size(last), 2, default=(block,))
     outer = [axis for axis in pattern.spatial if axis not in (column, row)]
     reuse = row_count * math.prod([size(axis) for axis in outer if axis.name not in wide[0].axes])
     operand = wide[0] if len(wide) == 1 and wide[0].plain.count(column.name) == 1 else None

@@ -77,10 +77,13 @@ def _cycles(product: Product, r: int, v: int, target: Target) -> float:
     return total
 
 
-def depth_block(axis: Axis, total: int, row_bytes: int, target: Target) -> int:
-    """The block of a reduction axis that keeps a panel in its share of the level-2 cache: equal parts of it. `total` is
-    the product of all reduction axes."""
-    rest = total // max(1, size(axis))
+def depth_block(axis: Axis, total: int, row_bytes: int, target: Target, is_even: bool = False) -> int:
+    """The block of a reduction axis that keeps a panel in its share of the level-2 cache: equal parts of it, of which
+    none is shorter where `is_even` and there are few such. `total` is the product of all reduction axes."""
+    extent = size(axis)
+    rest = total // max(1, extent)
     most = max(-(-64 // max(1, rest)), int(target.l2 * PANEL_SHARE) // (row_bytes * max(1, rest)))
-    parts = -(-size(axis) // most)
-    return max(1, -(-size(axis) // max(1, parts)))
+    parts = max(1, -(-extent // most))
+    if is_even:
+        parts = next((n for n in range(parts, 2 * parts + 1) if extent % n == 0), parts)
+    return max(1, -(-extent // parts))
