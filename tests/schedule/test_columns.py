@@ -62,7 +62,7 @@ def planes(m=64, k=32):
 
 def with_bias(C):
     bias = te.compute((C.shape[1],), lambda c: te.cast(c, C.dtype) - 3, name="b")
-    return te.compute(C.shape, lambda n, c, h, w: te.maximum(C[n, c, h, w] + bias[c], 0), name="D")
+    return ops.relu(ops.bias_add(C, bias, 1), name="D")
 
 
 def plan_of(tensors, threads=1, is_alone=True, decisions=()):
@@ -120,6 +120,12 @@ def test_sums_stay_in_registers(tensors):
     report = tc.build(tc.default_schedule(tensors, ZEN4, threads=1), ZEN4, threads=1).report()
     innermost = [loop for loop in report.loops if "ci" in loop.name or loop.name == "C.k"]
     assert max([loop.accumulators or 0 for loop in innermost]) >= 8
+
+
+@pytest.mark.parametrize("case", ["epilogue", "epilogue of taps"])
+def test_the_epilogue_has_the_same_columns(case):
+    s = tc.default_schedule(CASES[case], ZEN4, threads=1, schedules={"C.join": True})
+    assert s.recipes["D"] == "contraction" and "= max(C[0, i1, i2_i3] + " in s.show()
 
 
 def test_the_knobs():

@@ -10,7 +10,6 @@ whole rows are copied into a buffer that stays in the level-2 cache (im2col, chu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorc.errors import ScheduleError
@@ -239,25 +238,18 @@ def _joined(pattern: Pattern, other: Axis, column: Axis) -> Columns:
     return Columns(replace(pattern, axes=tuple(axes), store=store, loads=loads), axis, (other.name, column.name))
 
 
-def join(s: Schedule, pattern: Pattern, joined: tuple[str, str]) -> None:
-    """Give a block one iterator for two that stand side by side."""
-    s.transform_block_layout(pattern.block, _together([axis.name for axis in pattern.axes], pattern, joined))
+def join(s: Schedule, block: str, at: int, width: int) -> None:
+    """Give a block one iterator for the one at this place and the next, which has `width` values."""
+    s.transform_block_layout(block, _together(at, width))
 
 
-def join_results(s: Schedule, pattern: Pattern, joined: tuple[str, str]) -> None:
-    """Give the results of a block, which are internal, one dimension for two that stand side by side."""
-    store = pattern.store
-    s.transform_layout(pattern.block, store.buffer, _together(store.plain, pattern, joined))
+def join_results(s: Schedule, pattern: Pattern, at: int, width: int) -> None:
+    """Give the results of a block, which are internal, one dimension for two."""
+    s.transform_layout(pattern.block, pattern.store.buffer, _together(at, width))
 
 
-def _together(names: Sequence[str | None], pattern: Pattern, joined: tuple[str, str]):
-    at = names.index(joined[0])
-    width = next(axis.extent for axis in pattern.axes if axis.name == joined[1])
-
-    def index_map(*indices):
-        return (*indices[:at], indices[at] * width + indices[at + 1], *indices[at + 2 :])
-
-    return index_map
+def _together(at: int, width: int):
+    return lambda *indices: (*indices[:at], indices[at] * width + indices[at + 1], *indices[at + 2 :])
 
 
 def gathered(s: Schedule, columns: Columns) -> BlockRef | None:

@@ -108,9 +108,13 @@ def _is_one_by_one(main: Pattern, other: Pattern) -> bool:
     axes = tuple([axis.name for axis in other.axes])
     if other.in_place or len(own) != 1 or any(axis.kind != "spatial" for axis in other.axes):
         return False
-    is_whole = all([set(access.plain) == access.whole for access in (own[0], other.store, main.store)])
+    if len(axes) != len(main.spatial) or len(own[0].plain) != len(axes):
+        return False
+    single = [a.extent == b.extent == 1 for a, b in zip(main.spatial, other.axes)]  # read at 0, as of broadcast ones
+    read = tuple([axis if name is None and one else name for name, axis, one in zip(own[0].plain, axes, single)])
+    is_whole = all([set(access.plain) - {None} == access.whole for access in (own[0], other.store, main.store)])
     in_order = main.store.plain == tuple([axis.name for axis in main.spatial])
-    return is_whole and in_order and own[0].plain == other.store.plain == axes
+    return is_whole and in_order and read == other.store.plain == axes
 
 
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
@@ -208,11 +212,15 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
 
 def _join(s: Schedule, group: Group, plan: Plan, joined: tuple[str, str]) -> None:
     """Make one iterator of two, in the results and in the epilogue as well where that one may follow."""
-    join(s, group.main, joined)
-    if plan.epilogue and group.epilogue is not None:
+    names = [axis.name for axis in group.main.axes]
+    at = names.index(joined[0])
+    width = size(group.main.axes[at + 1])
+    join(s, group.main.block, at, width)
+    if plan.epilogue and group.epilogue is not None:  # its axes are those of the results
+        at = group.main.store.plain.index(joined[0])
         with suppress(ScheduleError):
-            join_results(s, group.main, joined)
-            join(s, group.epilogue, joined)
+            join(s, group.epilogue.block, at, width)
+            join_results(s, group.main, at, width)
 
 
 def _cut(s: Schedule, plan: Plan, loops: dict[str, LoopRef]) -> _Nest:
