@@ -129,16 +129,17 @@ def are_covered(
             _span_covers(union, wanted, extents[axis]) for _, wanted in beside
         ):
             return True
-    longer = _side_by_side(writes)
+    longer = _side_by_side(writes, read, depth)
     return bool(longer) and are_covered(read, longer, stores, buffer, depth)
 
 
-def _side_by_side(writes: list[Access]) -> list[Access]:
-    """The writes, as longer vectors where loops or several of them put vectors side by side; empty where none do."""
+def _side_by_side(writes: list[Access], read: Access, depth: int) -> list[Access]:
+    """The writes, as longer vectors where loops or several of them put vectors side by side; empty where none do.
+    Loops around the read stay as they are."""
     longer: list[Access] = []
     count = 0
     for old in [write for write in writes if write.mask is None]:
-        write = _lengthened(old)
+        write = _lengthened(old, _shared(old, read, depth))
         count += write is not old
         joined = _appended(longer[-1], write) if longer else None
         if joined is None:
@@ -149,9 +150,10 @@ def _side_by_side(writes: list[Access]) -> list[Access]:
     return longer if count else []
 
 
-def _lengthened(write: Access) -> Access:
-    """The write, of all iterations of the innermost loops whose vectors follow one another or overlap."""
-    while write.path:
+def _lengthened(write: Access, outside: int) -> Access:
+    """The write, of all iterations of the innermost loops whose vectors follow one another or overlap, down to the
+    `outside` outermost ones."""
+    while len(write.path) > outside:
         loop = write.path[-1]
         using = [at for at, e in enumerate(write.indices) if uses(e, (loop.var,))]
         run = _run(write.indices[using[0]]) if len(using) == 1 else None
@@ -219,10 +221,7 @@ def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, 
     Both within one iteration of the loops that they share, but for loops in whose first iteration
     the write happens.
     """
-    common = depth
-    while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
-        common += 1
-    shared = common
+    common = shared = _shared(write, read, depth)
     first: dict[Expr, int] = {
         EQ(loop.var, loop.start): at
         for at, loop in enumerate(write.path)
@@ -252,6 +251,14 @@ def _regions(write: Access, read: Access, stores: list[Access], buffer: Buffer, 
     if not _is_dense(write, common):
         return None
     return touched(write, common), touched(read, common)
+
+
+def _shared(write: Access, read: Access, depth: int) -> int:
+    """How many loops and lets both are in, counted from the outermost; those outside `depth` are taken to be."""
+    common = depth
+    while common < min(len(write.path), len(read.path)) and write.path[common] is read.path[common]:
+        common += 1
+    return common
 
 
 def _is_reached(write: Access, read: Access, shared: int) -> bool:

@@ -249,3 +249,41 @@ def test_an_element_of_a_loop_that_never_runs_need_not_exist():
     """)
     lines = [line.strip() for line in show(g).splitlines()]
     assert lines.index("for j in 0 .. 3") < lines.index("alloc C.acc: float32[1] @local align 64")
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "o * 2 + (p * 3 + v) // 5, ramp((p * 3 + v) % 5 * 4, 1, 4)",  # vectors that cross no row
+        "ramp(p * 12 + v * 4, 1, 4) // broadcast(6, 4), ramp(p * 12 + v * 4, 1, 4) % broadcast(6, 4)",
+        "broadcast(o, 4) + ramp(p * 12 + v * 4, 1, 4) // broadcast(6, 4), "
+        "ramp(p * 12 + v * 4, 1, 4) % broadcast(6, 4)",
+    ],
+)
+def test_columns_of_rows_that_run_on(index):
+    g = promoted(f"""
+        function main(A: float32[6, 12], out C: float32[8, 32])
+          for o in 0 .. 1
+            for p in 0 .. 2
+              for v in 0 .. 3 unrolled
+                C[{index}] = broadcast(float32(0.0), 4)
+              for k in 0 .. 6
+                for v in 0 .. 3 unrolled
+                  C[{index}] = C[{index}] + A[k, ramp(v * 4, 1, 4)]
+    """)
+    assert "alloc C.acc: float32[3, 4] @local" in show(g)
+
+
+@pytest.mark.parametrize("index", ["(p * 3 + v) // 5, ramp(v % 2, 1, 4)", "v // 2, ramp(v % 2 * 2, 1, 4)"])
+def test_columns_that_overlap_stay_in_memory(index):
+    g = promoted(f"""
+        function main(A: float32[6, 12], out C: float32[8, 32])
+          for r in 0 .. 8
+            for l in 0 .. 32
+              C[r, l] = float32(0.0)
+          for p in 0 .. 2
+            for k in 0 .. 6
+              for v in 0 .. 3 unrolled
+                C[{index}] = C[{index}] + A[k, ramp(v * 4, 1, 4)]
+    """)
+    assert "C.acc" not in show(g)

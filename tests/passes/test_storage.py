@@ -204,3 +204,50 @@ def test_a_loop_that_begins_anywhere_does_not_write_what_lies_before():
                 C[i, j] = P[i, j]
     """)
     assert_lowers(before)
+
+
+def test_rows_whose_last_vectors_start_earlier_cover_what_is_read():
+    g = placed("""
+        function main(A: float32[6, 7], out C: float32[42])
+          alloc T: float32[42]
+          for i in 0 .. 3
+            for r in 0 .. 2
+              for v in 0 .. 2 unrolled
+                T[ramp(i * 14 + r * 7 + min(v * 4, 3), 1, 4)] = A[i * 2 + r, ramp(min(v * 4, 3), 1, 4)]
+            for l in 0 .. 14
+              C[i * 14 + l] = T[i * 14 + l]
+    """)
+    assert "alloc T: float32[14]" in show(g)
+
+
+def test_rows_with_a_shorter_last_vector_cover_what_is_read():
+    g = placed("""
+        function main(A: float32[6, 11], out C: float32[66])
+          alloc T: float32[66]
+          for i in 0 .. 3
+            for r in 0 .. 2
+              for v in 0 .. 2 unrolled
+                T[ramp(i * 22 + r * 11 + v * 4, 1, 4)] = A[i * 2 + r, ramp(v * 4, 1, 4)]
+              T[ramp(i * 22 + r * 11 + 8, 1, 2)] = A[i * 2 + r, ramp(8, 1, 2)]
+              T[i * 22 + r * 11 + 10] = A[i * 2 + r, 10]
+            for l in 0 .. 22
+              C[i * 22 + l] = T[i * 22 + l]
+    """)
+    assert "alloc T: float32[22]" in show(g)
+
+
+def test_rows_with_gaps_do_not_cover_what_is_read():
+    g = placed("""
+        function main(A: float32[6, 11], out C: float32[66])
+          alloc T: float32[66]
+          for j in 0 .. 66
+            T[j] = float32(0.0)
+          for i in 0 .. 3
+            for r in 0 .. 2
+              for v in 0 .. 2 unrolled
+                T[ramp(i * 22 + r * 11 + v * 4, 1, 4)] = A[i * 2 + r, ramp(v * 4, 1, 4)]
+              T[ramp(i * 22 + r * 11 + 9, 1, 2)] = A[i * 2 + r, ramp(9, 1, 2)]
+            for l in 0 .. 22
+              C[i * 22 + l] = T[i * 22 + l]
+    """)
+    assert "alloc T: float32[66]" in show(g)
