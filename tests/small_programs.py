@@ -43,7 +43,7 @@ class Program:
 def programs() -> list[Program]:
     """A few of every family."""
     return [matmul("float32"), matmul("bfloat16"), matmul("float16"), dot_int8(), convolution(), softmax(), best(),
-            *basics("int8"), *basics("uint64"), *basics("bool"), *basics("float16"), *basics("bfloat16"),
+            transposed("float32"), transposed("int8"), *basics("int8"), *basics("uint64"), *basics("bool"), *basics("float16"), *basics("bfloat16"),
             *basics("float64")]  # fmt: skip
 
 
@@ -118,6 +118,13 @@ def softmax() -> Program:
     S = te.compute((M, N), lambda i, j: e[i, j] / total[i], name="S")
     a = np.random.default_rng(7).standard_normal((M, N)).astype(np.float32) * 9
     return Program("softmax", [A, S], (a,), exact=False)
+
+
+def transposed(name: str) -> Program:
+    """A matrix across, with tiles that are whole and some that are not."""
+    X = te.placeholder((37, 50), name, name="X")
+    C = te.compute((50, 37), lambda i, j: X[j, i], name="C")
+    return Program(f"transpose_{name}", [X, C], (small(name, (37, 50), 4),))
 
 
 def best() -> Program:

@@ -239,3 +239,13 @@ def _repeat(times: int) -> Intrinsic:
 
 for _times in (2, 4, 8, 16):
     register(_repeat(_times))
+
+
+def _interleaved(a, b, half: int):
+    both = np.stack([a, b], axis=-1).ravel()
+    return both[half * len(a) : (half + 1) * len(a)]
+
+
+# Of the lanes of two vectors in turn, a0 b0 a1 b1 ..., the first half and the second one.
+register(Intrinsic("interleave.low", 2, ("float", "int"), lambda a, b: _interleaved(a, b, 0), whole=True))
+register(Intrinsic("interleave.high", 2, ("float", "int"), lambda a, b: _interleaved(a, b, 1), whole=True))

@@ -17,6 +17,7 @@ from tensorc.passes.prefetch import prefetch_ahead
 from tensorc.passes.storage import place_buffers
 from tensorc.passes.tensorize import apply_intrinsics
 from tensorc.passes.threads import assign_threads
+from tensorc.passes.transposes import transpose_tiles
 from tensorc.passes.vectorize import vectorize_loops
 from tensorc.target import Target
 
@@ -31,6 +32,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("vectorize", vectorize_loops),
     ("accumulate", promote_accumulators),
     ("storage", place_buffers),
+    ("transposes", transpose_tiles),
     ("threads", assign_threads),
 )
 

@@ -15,6 +15,8 @@ def emit_whole(ctx: Context, call: Call) -> Value:
     """The result of an intrinsic that takes vectors as such."""
     values = [ctx.emit(arg) for arg in call.args]
     found = INSTRUCTIONS.get(call.name)
+    if call.name in ("interleave.low", "interleave.high"):
+        return _interleave(ctx, values[0], values[1], call)
     if found is None:
         return _repeat(ctx, values[0], call.args[0].dtype, call.dtype)
     target = ctx.module.target
@@ -46,6 +48,14 @@ def _as(ctx: Context, value: Value, kind: str) -> Value:
 
 def _depth(values: list[Value]) -> int:
     return max([value.depth for value in values])
+
+
+def _interleave(ctx: Context, a: Value, b: Value, call: Call) -> Value:
+    lanes = call.dtype.lanes
+    first = lanes // 2 if call.name == "interleave.high" else 0
+    places = ", ".join([f"i32 {first + n}, i32 {first + n + lanes}" for n in range(lanes // 2)])
+    text = f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{places}>"
+    return ctx.builder.pure(text, a.type, _depth([a, b]))
 
 
 def _repeat(ctx: Context, value: Value, dtype: DType, result: DType) -> Value:

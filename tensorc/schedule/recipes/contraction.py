@@ -38,6 +38,7 @@ from tensorc.target import Target
 
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 REREAD = 3  # panels that read an operand before converting it once, into memory, pays
+TRANSPOSED = (4, 8, 16)  # lanes by lanes that are turned in registers
 UNROLLED = 256  # operations of an epilogue that may be repeated for a tile, instead of looped over
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 
@@ -358,14 +359,28 @@ def _pack(s: Schedule, plan: Plan, packed: Access, place: LoopRef | None, whole:
     column = own.pop(f"{copy.name}.{plan.column}", None)
     if column is None:
         return
+    across = _across(packed, plan, own, s)
+    rows = [s.split(across, factors=(None, plan.lanes))] if across is not None else []
+    rest = [*[loop for loop in own.values() if loop is not across], *[row for row, _ in rows]]
     if whole:
         panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
-        s.reorder(panel, *own.values(), vector, lane)
+        s.reorder(panel, *rest, vector, *[row for _, row in rows], lane)
         s.parallel(panel)
     else:
         vector, lane = s.split(column, factors=(None, plan.lanes))
-        s.reorder(*own.values(), vector, lane)
+        s.reorder(*rest, vector, *[row for _, row in rows], lane)
+    for _, row in rows:
+        s.unroll(row)
     s.vectorize(lane)
+
+
+def _across(packed: Access, plan: Plan, own: dict[str, LoopRef], s: Schedule) -> LoopRef | None:
+    """The loop along which an operand lies in memory that is packed across, as a transposed one is: tiles of it are
+    turned in registers."""
+    if packed.stride(plan.column) in (0, 1) or plan.lanes not in TRANSPOSED:
+        return None
+    along = [loop for name, loop in own.items() if packed.stride(name.rpartition(".")[2]) == 1]
+    return next((loop for loop in along if (s.extent(loop) or UNKNOWN_EXTENT) >= plan.lanes), None)
 
 
 def _longest(s: Schedule, loops: list[LoopRef]) -> LoopRef | None:

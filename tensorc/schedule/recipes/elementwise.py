@@ -12,19 +12,22 @@ from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
 UNKNOWN_EXTENT = 1 << 16
+WIDEST_TILE = 16  # lanes by lanes that are turned in registers
 LIGHT = 8  # operations a body may have before several vectors at a time would press on the registers
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The last `fused` axes are one loop, cut into vectors of `lanes`; `grain` elements of it make a thread's task;
-    `stream` lets the stores go past the caches."""
+    `stream` lets the stores go past the caches. With `across`, tiles of `lanes` by `lanes` over that axis and the last
+    one are turned in registers, as what is read lies along it."""
 
     fused: int
     lanes: int
     parallel: bool
     grain: int
     stream: bool = False
+    across: str | None = None
 
 
 def matches(pattern: Pattern) -> bool:
@@ -37,6 +40,11 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     pattern = group.main
     axes = pattern.spatial
     lanes = target.lanes(pattern.itemsize)
+    across = _across(pattern, min(lanes, WIDEST_TILE))
+    if across is not None and knobs.choice("across", (True, False), default=True):
+        cycles = math.prod(map(_size, axes)) * max(pattern.cost, 4) / lanes
+        parallel = knobs.choice("parallel", (True, False), default=worth_threads(cycles, threads))
+        return Plan(1, min(lanes, WIDEST_TILE), parallel and threads > 1, 1, across=across)
     fused = _fusable(pattern, lanes)
     run = axes[len(axes) - fused :]
     is_known = all(axis.extent is not None for axis in run)
@@ -65,6 +73,9 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     loops = group.main.loops(s)
     if not loops:
         return
+    if plan.across is not None:
+        _turn(s, group.main, plan)
+        return
     outer, inner = loops[: len(loops) - plan.fused], loops[len(loops) - plan.fused :]
     loop = s.fuse(*inner) if len(inner) > 1 else inner[0]
     if plan.parallel and not outer:
@@ -77,6 +88,32 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     s.vectorize(lane)
     if plan.stream:
         s.stream(group.main.block)
+
+
+def _turn(s: Schedule, pattern: Pattern, plan: Plan) -> None:
+    """Tile the two axes; along the last one, tiles follow one another outermost, so that reads run on in memory."""
+    loops = dict(zip([axis.name for axis in pattern.spatial], pattern.loops(s)))
+    row, column = loops.pop(plan.across), loops.pop(pattern.spatial[-1].name)
+    rows, row = s.split(row, factors=(None, plan.lanes))
+    columns, lane = s.split(column, factors=(None, plan.lanes))
+    order = [*loops.values(), columns, rows]
+    s.reorder(*order, row, lane)
+    s.unroll(row)
+    s.vectorize(lane)
+    if plan.parallel:
+        share(s, order)
+
+
+def _across(pattern: Pattern, size: int) -> str | None:
+    """The axis along which what is read lies in memory, where that is not the one along which it is stored."""
+    if len(pattern.spatial) < 2 or size < 4 or pattern.store.itemsize > 8 or not pattern.is_box:
+        return None
+    *others, last = pattern.spatial
+    loads = [load for load in pattern.loads if load.stride(last.name) not in (0, 1)]
+    if pattern.store.stride(last.name) != 1 or len(loads) != 1 or _size(last) < size:
+        return None
+    found = [axis.name for axis in others if loads[0].stride(axis.name) == 1 and _size(axis) >= size]
+    return found[0] if len(found) == 1 else None
 
 
 def _size(axis: Axis) -> int:
