@@ -43,7 +43,8 @@ class Program:
 def programs() -> list[Program]:
     """A few of every family."""
     return [matmul("float32"), matmul("bfloat16"), matmul("float16"), dot_int8(), convolution(), softmax(), best(),
-            transposed("float32"), transposed("int8"), *basics("int8"), *basics("uint64"), *basics("bool"), *basics("float16"), *basics("bfloat16"),
+            transposed("float32"), transposed("int8"),
+            *basics("int8"), *basics("uint64"), *basics("bool"), *basics("float16"), *basics("bfloat16"),
             *basics("float64")]  # fmt: skip
 
 

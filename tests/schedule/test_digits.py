@@ -45,6 +45,7 @@ def iters(tensors) -> list[str]:
         (by_digits(lambda i: i // 4), "i 3, i_1 4, k 8"),
         (by_digits(lambda i: (i + 3) // 4), "i 3, i_1 4, k 8"),
         (by_digits(lambda i: i // 4 + i % 3), "i 12, k 8"),  # by two numbers
+        (by_digits(lambda i: i // 0 + i % 0), "i 12, k 8"),
         (by_digits(lambda i: i // 12), "i 12, k 8"),
         (by_digits(lambda i: i * 2 // 4), "i 12, k 8"),
     ],

@@ -359,3 +359,14 @@ def test_a_contraction_of_the_states_of_a_scan():
     kernel = tc.build([first, rest, b, c])
     x, y, z = np.ones((6, 2), "f2"), np.ones((6, 9), "f2"), np.ones((9, 40), "f2")
     assert np.array_equal(kernel(x, y, z), np.full((6, 40), 1 + sum(range(1, 9)), "f2"))
+
+
+def test_a_single_half_element_in_a_contraction():
+    """It is converted as one, in no loop."""
+    A, B = te.placeholder((33, 20), name="A"), te.placeholder((20, 300), name="B")
+    h = te.placeholder((), "float16", name="h")
+    k = te.reduce_axis(20, name="k")
+    product = lambda i, j: te.sum(A[i, k] * B[k, j] * te.cast(h[()], "float32"), axis=k)
+    kernel = tc.build([A, B, h, te.compute((33, 300), product, name="C")], threads=1, cache=False)
+    a, b = np.ones((33, 20), "float32"), np.ones((20, 300), "float32")
+    np.testing.assert_array_equal(kernel(a, b, np.array(2, "float16")), np.full((33, 300), 40, "float32"))

@@ -307,7 +307,10 @@ def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
     with suppress(ScheduleError):
         s.reverse_compute_at(epilogue.block, place)
         loops = s.loops(epilogue.block)
-        *outer, column = loops[loops.index(place) + 1 :]
+        inside = loops[loops.index(place) + 1 :]
+        if not inside:
+            return
+        *outer, column = inside
         vector, lane = s.split(column, factors=(None, plan.lanes))
         s.vectorize(lane)
         loops = [*outer, vector]
@@ -330,9 +333,10 @@ def _convert(s: Schedule, plan: Plan) -> None:
     """Read copies of operands in the type that they are computed in."""
     for access in plan.converted:
         copy = _copied(s, plan.columns.pattern.block, access)
-        if copy is None:
-            continue
-        *outer, last = s.loops(copy)
+        loops = [] if copy is None else s.loops(copy)
+        if not loops:
+            continue  # of a single element, too
+        *outer, last = loops
         rest, lane = s.split(last, factors=(None, plan.lanes))
         s.vectorize(lane)
         if plan.parallel != "none":

@@ -48,7 +48,7 @@ def _bases(block: Block) -> dict[Var, int]:
     extents = {it.var: it.extent for it in block.iters if it.kind == "spatial"}
     found: dict[Var, set[int]] = {}
     for e in all_exprs(block):
-        if type(e) in (FloorDiv, Mod) and type(e.b) is Const:
+        if type(e) in (FloorDiv, Mod) and type(e.b) is Const and e.b.value > 1:
             var = _shifted(e.a, extents)
             if var is not None:
                 found.setdefault(var, set()).add(e.b.value)
@@ -56,7 +56,7 @@ def _bases(block: Block) -> dict[Var, int]:
     for var, numbers in found.items():
         extent, number = extents[var], min(numbers)
         fits = len(numbers) == 1 and type(extent) is Const and extent.value % number == 0
-        if fits and 1 < number < extent.value:
+        if fits and number < extent.value:
             result[var] = number
     return result
 
