@@ -10,6 +10,8 @@ n log2(n) times shuffled and n stored, instead of n * n elements gathered.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tensorc.arith import affine, simplify
 from tensorc.ir.expr import Const, Expr, Load, Ramp, Var, index
 from tensorc.ir.function import Function
@@ -63,6 +65,10 @@ def _loads(expr: Expr) -> list[Load]:
     return [load for operand in children(expr) for load in _loads(operand)]
 
 
+def _replaced(load: Load, row: Var, e: Expr) -> Expr | None:
+    return row if e == load else None
+
+
 def _tile(stmt: For, load: Load) -> Stmt:
     store = stmt.body
     assert type(store) is Store and type(load.indices[0]) is Ramp
@@ -81,8 +87,8 @@ def _tile(stmt: For, load: Load) -> Stmt:
         rows = [let(call(f"interleave.{half}", a, b)) for a, b in pairs for half in ("low", "high")]
     stores: list[Stmt] = []
     for n, row in enumerate(rows):
-        value = rewrite(store.value, lambda e, row=row: row if e == load else None)
         at = {stmt.var: index(n)}
+        value = rewrite(store.value, partial(_replaced, load, row))
         places = (simplify(substitute(store.indices[0], at)),)
         stores.append(Store(store.buffer, places, substitute(value, at), None, store.stream))
     result = seq(*stores)

@@ -340,7 +340,7 @@ def cache_of(function: Function, buffer: Buffer, scope: str, step: str) -> Buffe
     return Buffer(name, buffer.shape, buffer.dtype, scope or "global")
 
 
-def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Stmt:
+def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Block:
     """Loads of the copy, which holds what is loaded or, where its type is another, what it is cast to."""
 
     def on_load(e: Expr) -> Expr | None:
@@ -351,7 +351,9 @@ def _redirect_loads(block: Block, source: Buffer, copy: Buffer) -> Stmt:
             return Load(copy, load.indices, load.mask)
         return None
 
-    return keep_ranges(block, lambda stmt: rewrite_exprs(stmt, on_load))
+    new = keep_ranges(block, lambda stmt: rewrite_exprs(stmt, on_load))
+    assert type(new) is Block  # with other loads
+    return new
 
 
 def _dtype(function: Function, name: str, step: str) -> DType:

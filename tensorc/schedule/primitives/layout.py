@@ -137,7 +137,7 @@ def image_of(
     ranges = {var: Span(index(0), extent - 1) for var, extent in zip(index_map.inputs, shape)}
     for var, extent in zip(index_map.inputs, shape):
         domain = domain.bind(var, 0, extent)
-    extents = []
+    extents: list[Expr] = []
     empty = [var for var, extent in zip(index_map.inputs, shape) if is_const(extent, 0)]
     for axis, output in enumerate(index_map.outputs):
         if uses(output, empty):

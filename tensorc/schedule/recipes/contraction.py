@@ -314,8 +314,8 @@ def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
         vector, lane = s.split(column, factors=(None, plan.lanes))
         s.vectorize(lane)
         loops = [*outer, vector]
-        extents = [s.extent(loop) for loop in loops]
-        if None not in extents and math.prod(extents) * epilogue.cost <= UNROLLED:
+        count = math.prod([s.extent(loop) or UNKNOWN_EXTENT for loop in loops])
+        if count * epilogue.cost <= UNROLLED:
             for loop in loops:
                 s.unroll(loop)
 

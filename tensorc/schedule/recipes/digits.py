@@ -15,7 +15,7 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Const, Expr, FloorDiv, Mod, Var
 from tensorc.ir.stmt import Block
 from tensorc.ir.walk import all_exprs
-from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.locate import all_blocks, constant
 from tensorc.schedule.schedule import Schedule
 
 
@@ -48,15 +48,15 @@ def _bases(block: Block) -> dict[Var, int]:
     extents = {it.var: it.extent for it in block.iters if it.kind == "spatial"}
     found: dict[Var, set[int]] = {}
     for e in all_exprs(block):
-        if type(e) in (FloorDiv, Mod) and type(e.b) is Const and e.b.value > 1:
-            var = _shifted(e.a, extents)
-            if var is not None:
-                found.setdefault(var, set()).add(e.b.value)
+        match e:
+            case FloorDiv(value, Const(number)) | Mod(value, Const(number)) if number > 1:
+                var = _shifted(value, extents)
+                if var is not None:
+                    found.setdefault(var, set()).add(number)
     result: dict[Var, int] = {}
     for var, numbers in found.items():
-        extent, number = extents[var], min(numbers)
-        fits = len(numbers) == 1 and type(extent) is Const and extent.value % number == 0
-        if fits and number < extent.value:
+        extent, number = constant(extents[var]) or 0, min(numbers)
+        if len(numbers) == 1 and extent % number == 0 and number < extent:
             result[var] = number
     return result
 

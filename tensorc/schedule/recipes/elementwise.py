@@ -74,7 +74,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     if not loops:
         return
     if plan.across is not None:
-        _turn(s, group.main, plan)
+        _turn(s, group.main, plan, plan.across)
         return
     outer, inner = loops[: len(loops) - plan.fused], loops[len(loops) - plan.fused :]
     loop = s.fuse(*inner) if len(inner) > 1 else inner[0]
@@ -90,10 +90,10 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
         s.stream(group.main.block)
 
 
-def _turn(s: Schedule, pattern: Pattern, plan: Plan) -> None:
+def _turn(s: Schedule, pattern: Pattern, plan: Plan, across: str) -> None:
     """Tile the two axes; along the last one, tiles follow one another outermost, so that reads run on in memory."""
     loops = dict(zip([axis.name for axis in pattern.spatial], pattern.loops(s)))
-    row, column = loops.pop(plan.across), loops.pop(pattern.spatial[-1].name)
+    row, column = loops.pop(across), loops.pop(pattern.spatial[-1].name)
     rows, row = s.split(row, factors=(None, plan.lanes))
     columns, lane = s.split(column, factors=(None, plan.lanes))
     order = [*loops.values(), columns, rows]
