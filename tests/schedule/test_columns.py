@@ -13,7 +13,7 @@ from tensorc.ir.stmt import Alloc
 from tensorc.ir.walk import walk
 from tensorc.passes.pipeline import lower
 from tensorc.schedule.knobs import Defaults, Replay
-from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.locate import all_blocks, loops_above
 from tensorc.schedule.recipes import contraction, elementwise, reduction
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.recipes.choose import schedule_function
@@ -196,6 +196,31 @@ def _scheduled(function, threads, decisions):
         except ScheduleError as error:
             unknown = [name for name in decisions if f"'{name}'" in str(error).split(";")[0]]
             decisions = {name: value for name, value in decisions.items() if name not in unknown}
+
+
+SHAPES = [
+    (56, 64, 64, 3, 1),
+    (56, 128, 128, 3, 2),
+    (28, 256, 256, 3, 2),
+    (7, 512, 512, 3, 1),
+    (56, 256, 512, 1, 2),
+    (14, 1024, 2048, 1, 2),
+    (7, 2048, 512, 1, 1),
+    (224, 3, 64, 7, 2),
+    (55, 127, 61, 3, 1),
+    (57, 31, 129, 5, 3),
+]
+
+
+@pytest.mark.parametrize("way", ["columns", "rows"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_convolutions_of_networks_have_tasks(shape, way):
+    hw, ci, co, kernel, stride = shape
+    tensors = conv((hw, hw), ci, co, (kernel, kernel), stride=stride, padding=kernel // 2)
+    decisions = {"C.join": True, "C.pack": True, "C.parallel": way}
+    s = tc.default_schedule(tensors, ZEN4, threads=2, schedules=decisions)
+    kinds = [stmt.kind for stmt in loops_above(s.function, "C")]
+    assert kinds.count("parallel") == 1
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])

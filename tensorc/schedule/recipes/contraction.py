@@ -198,11 +198,9 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
         _join(s, group, plan, plan.columns.joined)
     copy = gathered(s, plan.columns) if plan.columns.chunk is not None else None
     loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
-    if copy is None:
-        task, last, reduce = _by_panels(s, plan, loops)
-    else:
-        task, last, reduce = _by_chunks(s, plan, loops, copy)
-    if plan.parallel != "none":
+    parts = _by_panels(s, plan, loops) if copy is None else _by_chunks(s, plan, loops, copy)
+    task, last, reduce = parts
+    if plan.parallel != "none" and task is not None:
         s.parallel(task)
     s.decompose_reduction(pattern.block, reduce[0])
     if copy is not None and _runs_through(pattern):
@@ -259,9 +257,9 @@ def _by_panels(
 
 def _by_chunks(
     s: Schedule, plan: Plan, loops: dict[str, LoopRef], copy: BlockRef
-) -> tuple[LoopRef, LoopRef, list[LoopRef]]:
+) -> tuple[LoopRef | None, LoopRef, list[LoopRef]]:
     """The same where the operand is gathered: chunks of columns, blocks of the depth, of which each is gathered, panels
-    and rows."""
+    and rows. There is no loop for tasks where the chunks are such."""
     columns = plan.columns
     chunk, column = s.split(loops[plan.column], factors=(None, columns.chunk))
     nest = _cut(s, plan, loops)
@@ -272,12 +270,14 @@ def _by_chunks(
     around = [longest, *[loop for loop in around if loop is not longest]]
     s.reorder(*around, *nest.blocks, column, *outer, *nest.reduce, *nest.tile)
     fill(s, copy, columns, [*around, *nest.blocks][-1], plan.lanes, is_shared=shared is not None)
+    if plan.parallel == "columns":  # as long as the columns are not cut: chunks are apart at a glance
+        s.parallel(longest)
     panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
     outer = [*([] if shared is None else [shared]), panel, *[loop for loop in outer if loop is not shared]]
     s.reorder(*outer, *nest.reduce, *nest.tile, vector, lane)
     _tile(s, [*nest.tile, vector], lane)
     _convert(s, plan)
-    return longest if shared is None else shared, outer[-1], nest.reduce
+    return shared, outer[-1], nest.reduce
 
 
 def _tile(s: Schedule, unrolled: list[LoopRef], lane: LoopRef) -> None:
