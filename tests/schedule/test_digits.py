@@ -81,3 +81,13 @@ def test_the_answer_stays(tensors, threads):
     arrays = [rng.integers(-3, 4, t.shape).astype("float32") for t in tensors[:-1]]
     kernel = tc.build(tensors, threads=threads, cache=False)
     np.testing.assert_array_equal(kernel(*arrays), interpret(te.lower(tensors), *arrays))
+
+
+def test_sums_of_one_term_stay_sums():
+    X, W = te.placeholder((2, 2, 5, 3), name="X"), te.placeholder((66, 1, 1, 1), name="W")
+    tensors = [X, W, ops.conv2d(X, W, groups=2, layout="NCHW", name="C")]
+    s = tc.default_schedule(tensors, threads=2)
+    assert "reduce ci: 1" in s.show()
+    rng = np.random.default_rng(1)
+    x, w = rng.integers(-4, 5, (2, 2, 5, 3)).astype("float32"), rng.integers(-4, 5, (66, 1, 1, 1)).astype("float32")
+    assert np.array_equal(tc.build(s, threads=2)(x, w), np.repeat(x, 33, 1) * w.reshape(1, 66, 1, 1))

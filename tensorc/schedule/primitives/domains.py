@@ -123,11 +123,10 @@ def own_loops(place: Place, step: str) -> tuple[For, ...]:
 def _kind(place: Place, index_map: IndexMap, output: Expr, step: str):
     """The kind of a new iterator: that of those that it is made of."""
     node: Block = place.node
-    kinds = {
-        it.kind
-        for it, var in zip(node.iters, index_map.inputs)
-        if not is_const(it.extent, 1) and uses(output, (var,))
-    }
+    used = [it for it, var in zip(node.iters, index_map.inputs) if uses(output, (var,))]
+    if used and all(it.kind == "reduce" for it in used):
+        return "reduce"  # one of a single value as well, as long as there is an init
+    kinds = {it.kind for it in used if not is_const(it.extent, 1)}
     if "ordered" in kinds or len(kinds) > 1:
         names = " and ".join(sorted(kinds))
         reason = f"the new iterator {show(output)} is made of {names} ones"
