@@ -90,7 +90,7 @@ def empty_start(
     """The block `name` that writes what a block under these loops and conditions starts from, where it reduces over
     nothing.
 
-    `fresh` gives the names of its loops, which are copies of those that are not only reduced.
+    `fresh` gives the names of its loops, which are copies of those that are not only reduced, and of those inside.
     """
     others = [it for it in block.iters if it.kind != "reduce"]
     values: dict[Var, Expr] = {}
@@ -113,10 +113,20 @@ def empty_start(
     held = _conjuncts(logical_and(*conditions, block.predicate))
     where = [c for c in held if not uses(c, dropped) or uses(c, around)]
     predicate = substitute(logical_and(empty_condition(block), *where), values)
-    nest: Stmt = Block(name, tuple(iters), predicate, None, substitute_stmt(block.init, new))
+    body = _with_loops(substitute_stmt(block.init, new), fresh)
+    nest: Stmt = Block(name, tuple(iters), predicate, None, body)
     for loop in reversed(kept):
         nest = For(loop.var, loop.start, loop.extent, "serial", nest)
     return nest
+
+
+def _with_loops(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
+    """A statement with loops of its own, copies of those that it has."""
+    if type(stmt) is For:
+        var = stmt.var.copy(fresh(stmt.var.name))
+        body = substitute_stmt(stmt.body, {stmt.var: var})
+        stmt = For(var, stmt.start, stmt.extent, stmt.kind, body, stmt.annotations)
+    return map_substmts(stmt, lambda inner: _with_loops(inner, fresh))
 
 
 def _conjuncts(condition: Expr) -> list[Expr]:

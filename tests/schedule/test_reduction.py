@@ -325,3 +325,20 @@ function rows(L: int32[15], A: float32[15, 4], out C: float32[15])
     lengths = np.arange(15, dtype="i4") % 5
     values = np.arange(60, dtype="f4").reshape(15, 4)
     assert np.array_equal(interpret(changed, lengths, values), [row[:n].sum() for row, n in zip(values, lengths)])
+
+
+def test_a_start_of_several_loops_is_written_twice():
+    """Of a reduction over tiles, the start of an empty one is a nest like that of the others."""
+    n = te.var("n")
+    k = te.reduce_axis(n, name="k")
+    A = te.placeholder((2, 3, n), name="A")
+    s = Schedule(te.lower([A, te.compute((2, 3), lambda i, j: te.sum(A[i, j, k], axis=k), name="C")]))
+    i, j, k = s.loops("C")
+    s.reorder(k, i, j)
+    s.blockize(i)
+    _, inner = s.split(k, factors=(None, 4), tail="cut")
+    s.decompose_reduction("C_o", inner)
+    assert "for C_o_empty.i in 0 .. 2\n" in s.show() and "for C_o_init.i in 0 .. 2\n" in s.show()
+    for extent in (0, 3, 9):
+        data = np.arange(6.0 * extent, dtype="f4").reshape(2, 3, extent)
+        assert np.array_equal(interpret(s.function, data), data.sum(2))

@@ -190,6 +190,7 @@ def _with_empty_start(function: Function, block: str, outside: int) -> Function:
 
 
 def _renamed(loop: str, block: str, new: str) -> str:
+    loop = loop.removeprefix(f"{block}_init.")
     return f"{new}.{loop[len(block) + 1 :]}" if loop.startswith(f"{block}.") else f"{new}.{loop}"
 
 
