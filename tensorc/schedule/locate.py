@@ -8,10 +8,10 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import NoReturn
 
-from tensorc.arith import Domain
+from tensorc.arith import Domain, can_prove
 from tensorc.errors import ScheduleError
 from tensorc.ir.empty import starting_loops
-from tensorc.ir.expr import Const, Expr, Var, index, is_const, logical_not, maximum
+from tensorc.ir.expr import Const, Expr, Var, index, logical_not, maximum
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, annotation, seq
@@ -86,9 +86,12 @@ def _enter(domain: Domain, stmt: Stmt, child: Stmt) -> Domain:
 def bind_start(
     domain: Domain, var: Var, start: Expr, extent: Expr, starting: Collection[Var]
 ) -> Domain:
-    """The domain inside a loop, in which loops of `starting` are not known to have an iteration."""
-    if var in starting and not is_const(extent):
-        extent = maximum(extent, 1)
+    """The domain inside a loop, in which loops of `starting` are not known to have an iteration.
+
+    One that has no second is not taken for a number either: bindings would forget it, and with it that nothing runs.
+    """
+    if var in starting and not can_prove(extent >= 1, domain):
+        extent = index(2) if can_prove(extent <= 1, domain) else maximum(extent, 1)
     return domain.bind(var, start, extent)
 
 

@@ -211,3 +211,33 @@ def test_what_is_empty_has_no_element_in_another_layout(index_map):
     assert 0 in [extent.value for extent in buffer.shape]
     with pytest.raises(ScheduleError, match="the iterator 'j' may be empty, and then the block writes nothing to copy"):
         s.reindex("T", "T")
+
+
+@pytest.mark.parametrize("factors", ((1, None), (None, 1), (4, None), (None, 4), (2, None, 2)))
+@pytest.mark.parametrize("most", (1, 2))
+@pytest.mark.parametrize("tail", ("guard", "cut", "mask"))
+def test_a_range_of_one_or_none_is_no_number(factors, most, tail):
+    """Where it is none, the start is still written."""
+    n = te.var("n")
+    A = te.placeholder((n,), "int32", name="A")
+    k = te.reduce_axis(te.minimum(n, most), name="k")
+    s = tc.schedule([A, te.compute((2,), lambda i: te.sum(A[k], axis=k), name="C")])
+    s.split(s.loops("C")[1], factors=factors, tail=tail)
+    for extent in (0, 1, 3):
+        data = np.arange(1, extent + 1, dtype="i4")
+        assert np.array_equal(interpret(s.function, data), np.full(2, data[:most].sum()))
+
+
+@pytest.mark.parametrize("factors", ((1, None), (None, 1), (4, None), (None, 4)))
+def test_the_start_of_a_range_of_none_survives_a_split(factors):
+    function = parse("""
+function none(A: int32[4], out C: int32[])
+  for C.k in 0 .. 0
+    block C
+      reduce k: 0 = C.k
+      init
+        C[] = int32(5)
+      C[] = C[] + A[k]
+""")
+    changed, _ = split(function, "C.k", factors, "guard")
+    assert interpret(changed, np.ones(4, "i4")) == 5
