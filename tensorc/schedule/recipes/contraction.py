@@ -17,6 +17,7 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
 from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.recipes import dots
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.columns import (
     Columns,
@@ -118,8 +119,18 @@ def _is_one_by_one(main: Pattern, other: Pattern) -> bool:
     return is_whole and in_order and read == other.store.plain == axes
 
 
-def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
+def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan | dots.Plan:
     """Choose the tile, the blocks and the threads from the extents and the target; touches no IR."""
+    column = column_axis(group.main)
+    assert column is not None  # `matches` has seen to it
+    if dots.fits(group.main, column, target):
+        default = "depth" if dots.pays(group.main, column, target) else "columns"
+        if knobs.choice("vectors", ("columns", "depth"), default=default) == "depth":
+            return dots.decide(group.main, column, knobs, target, threads)
+    return _by_columns(group, knobs, target, threads)
+
+
+def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     columns = choose_columns(group.main, knobs, target, group.is_alone)
     pattern, column = columns.pattern, columns.axis
     wide = [load for load in pattern.loads if column.name in load.axes]
@@ -191,8 +202,11 @@ class _Nest:
     tile: list[LoopRef]
 
 
-def apply(s: Schedule, group: Group, plan: Plan) -> None:
+def apply(s: Schedule, group: Group, plan: Plan | dots.Plan) -> None:
     """Perform the plan with schedule steps."""
+    if isinstance(plan, dots.Plan):
+        dots.apply(s, plan)
+        return
     pattern = plan.columns.pattern
     if plan.columns.joined is not None:
         _join(s, group, plan, plan.columns.joined)
