@@ -130,6 +130,12 @@ def _operand(pattern: Pattern, column: Axis) -> Access | None:
     return wide[0] if not shared and step is not None and 0 < step <= WIDEST_STEP else None
 
 
+def are_alone(pattern: Pattern, column: Axis) -> bool:
+    """Whether nothing lies beside the columns that could be joined with them."""
+    wide = [load for load in pattern.loads if column.name in load.axes]
+    return len(wide) != 1 or _neighbour(pattern, column, wide[0]) is None
+
+
 def _neighbour(pattern: Pattern, column: Axis, operand: Access) -> Axis | None:
     """The axis next to the columns, if the results lie side by side over both and just the operand has it."""
     spatial = pattern.spatial

@@ -21,6 +21,7 @@ from tensorc.schedule.recipes import dots
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.columns import (
     Columns,
+    are_alone,
     choose_columns,
     column_axis,
     depth_axis,
@@ -123,7 +124,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan | d
     """Choose the tile, the blocks and the threads from the extents and the target; touches no IR."""
     column = column_axis(group.main)
     assert column is not None  # `matches` has seen to it
-    if dots.fits(group.main, column, target):
+    if dots.fits(group.main, column, target) and are_alone(group.main, column):
         default = "depth" if dots.pays(group.main, column, target) else "columns"
         if knobs.choice("vectors", ("columns", "depth"), default=default) == "depth":
             return dots.decide(group.main, column, knobs, target, threads)
