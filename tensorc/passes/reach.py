@@ -99,6 +99,17 @@ def hull(spans: list[Span | None]) -> Span | None:
     return Span(known[0].base, min(span.lo for span in known), max(span.hi for span in known))
 
 
+def inside(span: Span, extent: Expr) -> Span | None:
+    """The part of a span that a dimension has; None where that may be all of it. What bounds are known of an index
+    that is loaded, or made of one, may be far wider."""
+    if type(extent) is not Const or span.lo > span.hi:
+        return span
+    if span.base.terms:
+        return span if span.hi - span.lo + 1 < extent.value else None
+    lo, hi = max(span.lo, 0), min(span.hi, extent.value - 1)
+    return None if hi - lo + 1 >= extent.value or lo > hi else replace(span, lo=lo, hi=hi)
+
+
 def covers_all(span: Span, extent: Expr) -> bool:
     return type(extent) is Const and span.lo <= 0 and span.hi >= extent.value - 1
 

@@ -23,7 +23,7 @@ from tensorc.ir.stmt import Alloc, For, If, Let, Seq, Stmt, Store, seq
 from tensorc.ir.walk import exprs, map_substmts, replace_body, substmts, walk_expr
 from tensorc.passes.common import conjuncts, entry_domain
 from tensorc.passes.flatten import ZERO, Flattener, Layout, padded, strides_of
-from tensorc.passes.reach import are_covered, covers_all, hull, touched
+from tensorc.passes.reach import are_covered, hull, inside, touched
 from tensorc.passes.skips import Access
 
 LOCAL_BYTES = 16 * 1024  # of local buffers alive at one place
@@ -225,7 +225,9 @@ class _Placer:
         shape, origins = [], []
         for axis, extent in enumerate(buffer.shape):
             span = hull([region[axis] for region in regions])
-            if span is None or (not span.base.terms and covers_all(span, extent)):
+            if span is not None:
+                span = inside(span, extent)
+            if span is None:
                 shape.append(extent)
                 origins.append(ZERO)
                 continue

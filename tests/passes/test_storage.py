@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import tensorc as tc
+from tensorc import te
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.printer import show
 from tensorc.ir.verifier import verify
@@ -251,3 +253,19 @@ def test_rows_with_gaps_do_not_cover_what_is_read():
               C[i * 22 + l] = T[i * 22 + l]
     """)
     assert "alloc T: float32[66]" in show(g)
+
+
+def test_a_buffer_is_no_larger_than_it_was_declared():
+    """Of an index whose loop may run far, as its range is loaded, all is taken that there is."""
+    A, L = te.placeholder((7, 63), name="A"), te.placeholder((), "int32", name="L")
+    T = te.compute((7, 63), lambda i, j: A[i, j] + 1.0, name="T")
+
+    def row(i):
+        k = te.reduce_axis((0, L[()]), name="k")
+        return te.sum(te.round(T[i, k * 2 + 1]), axis=k)
+
+    s = tc.schedule([A, L, te.compute((7,), row, name="C")])
+    s.split("T.i", factors=(None, 4), tail="shift")
+    s.compute_at("T", "C.k")
+    flat = tc.build(s, threads=1, cache=False).source("flat")
+    assert "alloc T: float32[7, 63]" in flat or "alloc T: float32[1, 63]" in flat
