@@ -42,7 +42,7 @@ function f(a: {kind}[{abs(stride) * 15 + 1}], out b: {kind}[16])
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stride", (1, -1, 2, 7))
+@pytest.mark.parametrize("stride", (1, -1, 2, 3, 4, 7))
 def test_masked_loads_and_stores(kind, stride, target):
     base = 0 if stride > 0 else 15
     at, lanes = f"ramp({base}, {stride}, 16)", LANES
