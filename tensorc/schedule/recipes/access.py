@@ -46,7 +46,7 @@ class Access:
     iterator that its index consists of, if it is just one; those in `whole` run through all of a dimension of a
     row-major buffer. `size` is the buffer's element count. `wide` names the type
     that all loads of a buffer of floats are cast to, if there is one and it has more bytes. `is_guarded` tells that a
-    condition decides whether the element is read.
+    condition decides whether the element is read. `dims` are the iterators in the index of each dimension.
     """
 
     buffer: str
@@ -58,6 +58,7 @@ class Access:
     whole: frozenset[str]
     wide: str | None = None
     is_guarded: bool = False
+    dims: tuple[frozenset[str], ...] = ()
 
     def stride(self, axis: str) -> int | None:
         """Elements that a step of the axis moves the address by; None if that is not one number."""
@@ -107,11 +108,13 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Connected blocks that one recipe schedules together: `main`, and an `epilogue` that every result of it goes
-    through, element by element. `is_alone`: the loops of the main block are its own, and as they were made."""
+    """Connected blocks that one recipe schedules together: `main`, an `epilogue` that every result of it goes through,
+    element by element, and a `prologue` that makes what only it reads. `is_alone`: the loops of the main block are its
+    own, and as they were made."""
 
     main: Pattern
     epilogue: Pattern | None = None
+    prologue: Pattern | None = None
     is_alone: bool = False
 
 
@@ -236,7 +239,8 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], block: Block, axes: tuple
     extents = {it.var: it.extent for it in block.iters if moving.get(it.var.name, -1) == _extent(it.extent)}
     pairs = zip(indices, buffer.shape) if buffer.strides is None else ()
     whole = frozenset([names[at] for at, extent in pairs if type(at) is Var and extents.get(at) == extent])
-    return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain, whole)
+    dims = tuple([frozenset([names[e] for e in variables(expr) if e in names]) for expr in indices])
+    return Access(buffer.name, buffer.dtype.bytes, size, frozenset(used), strides, plain, whole, dims=dims)
 
 
 def _pitches(buffer: Buffer) -> list[int | None]:

@@ -13,7 +13,7 @@ from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.primitives.domains import own_loops
-from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows
+from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows, stencil
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.recipes.digits import split_digits
@@ -21,7 +21,7 @@ from tensorc.schedule.regions import buffers_written
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
-RECIPES = (contraction, ordered, reduction, elementwise)  # the first that matches is taken
+RECIPES = (contraction, ordered, stencil, reduction, elementwise)  # the first that matches is taken
 LARGEST = 500  # nodes that inlining may add: values used twice, again and again, would double without end
 CHEAP = 12  # operations that may be done again where a stage is read several times
 DEEPEST = 200  # levels of an expression that grows by inlining: every pass recurses over it
@@ -62,21 +62,29 @@ def schedule_function(
     split_digits(s, chosen)
     patterns = _patterns(s)
     free = [each for name, each in patterns.items() if name not in chosen]
-    finished = {main.block: contraction.epilogue(s.function, main, free) for main in free if contraction.matches(main)}
+    recipes = {main.block: _recipe(main) for main in free}
+    tiled = [main for main in free if recipes[main.block] in (contraction, stencil)]
+    finished = {main.block: contraction.epilogue(s.function, main, free) for main in tiled}
     through = {found.block for found in finished.values() if found is not None}
-    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through})
+    stencils = [main for main in free if recipes[main.block] is stencil and main.block not in through]
+    padded = {main.block: stencil.producer(s.function, main, free) for main in stencils}
+    before = {found.block for found in padded.values() if found is not None} - through
+    windows = {name for name, found in padded.items() if found is not None}
+    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through, *before, *windows})
     depths = {name: each.depth for each in groups for name in (each.root, *each.members)}
-    for name, main in patterns.items():
+    for name in sorted(patterns, key=lambda name: name in before):  # those last, if they are left
+        main = patterns[name]
         asked = Scoped(knobs, name)
         if name in used:
-            continue  # the epilogue of another one
+            continue  # done with another one
         if name in chosen:
             chosen[name].schedule(s, Group(main), asked, target, threads)
             used[name] = chosen[name].name
         elif name in depths:
             used.update(_schedule_row(s, name, depths[name], asked, target))
         else:
-            used.update(_schedule(s, Group(main, finished.get(name), _is_alone(s, name)), asked, target, threads))
+            group = Group(main, finished.get(name), padded.get(name), _is_alone(s, name))
+            used.update(_schedule(s, group, asked, target, threads))
     for each in groups:
         rows.share_rows(s, each, target, threads)
     if isinstance(knobs, Replay):
@@ -109,13 +117,19 @@ def _chosen(patterns: dict[str, Pattern], own: Sequence[Recipe]) -> dict[str, Re
 
 def _schedule(s: Schedule, group: Group, knobs: Knobs, target: Target, threads: int) -> dict[str, str]:
     """Schedule a group by the recipe that matches; the blocks of it that are done, with the name of the recipe."""
-    recipe = next(recipe for recipe in RECIPES if recipe.matches(group.main))
+    recipe = _recipe(group.main)
     recipe.apply(s, group, recipe.decide(group, knobs, target, threads))
     name = recipe.__name__.rpartition(".")[2]
     done = {group.main.block: name}
-    if group.epilogue is not None and s.loops(group.epilogue.block)[0] in s.loops(group.main.block):
-        done[group.epilogue.block] = name
+    for other in (group.epilogue, group.prologue):
+        if other is not None and s.loops(other.block)[0] in s.loops(group.main.block):
+            done[other.block] = name
     return done
+
+
+def _recipe(main: Pattern):
+    """The first of the recipes that matches."""
+    return next(recipe for recipe in RECIPES if recipe.matches(main))
 
 
 def _schedule_row(s: Schedule, block: str, depth: int, knobs: Knobs, target: Target) -> dict[str, str]:

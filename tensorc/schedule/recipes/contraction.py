@@ -221,7 +221,7 @@ def apply(s: Schedule, group: Group, plan: Plan | dots.Plan) -> None:
     if copy is not None and _runs_through(pattern):
         s.fuse(*reduce)
     if plan.epilogue and group.epilogue is not None:
-        _finish(s, plan, group.epilogue, last)
+        finish(s, plan.lanes, group.epilogue, last)
 
 
 def _join(s: Schedule, group: Group, plan: Plan, joined: tuple[str, str]) -> None:
@@ -317,7 +317,7 @@ def _runs_through(pattern: Pattern) -> bool:
     return True
 
 
-def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
+def finish(s: Schedule, lanes: int, epilogue: Pattern, place: LoopRef) -> None:
     """Let results go through the epilogue in a loop, as soon as they are made; it stays apart where it cannot."""
     with suppress(ScheduleError):
         s.reverse_compute_at(epilogue.block, place)
@@ -326,7 +326,7 @@ def _finish(s: Schedule, plan: Plan, epilogue: Pattern, place: LoopRef) -> None:
         if not inside:
             return
         *outer, column = inside
-        vector, lane = s.split(column, factors=(None, plan.lanes))
+        vector, lane = s.split(column, factors=(None, lanes))
         s.vectorize(lane)
         loops = [*outer, vector]
         count = math.prod([s.extent(loop) or UNKNOWN_EXTENT for loop in loops])
