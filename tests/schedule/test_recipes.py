@@ -13,7 +13,7 @@ from tensorc.ir.stmt import For
 from tensorc.ir.walk import walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Replay
 from tensorc.schedule.locate import all_blocks
-from tensorc.schedule.recipes import contraction, elementwise, reduction
+from tensorc.schedule.recipes import contraction, elementwise, reduction, stencil
 from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.recipes.choose import RECIPES, schedule_function
 from tensorc.target import Target
@@ -130,7 +130,7 @@ def main_pattern(tensors):
         (conv(10, 4, 8, 3), contraction),
         (matmul(1, 64, 64), reduction),  # a vector times a matrix has nothing to reuse
         (matvec(8, 8), reduction),
-        (depthwise(8, 16), reduction),
+        (depthwise(8, 16), stencil),
         (row_sum(4, 64), reduction),
         (no_column(4, 8), reduction),
         (bias_add(4, 4), elementwise),

@@ -122,9 +122,16 @@ def _schedule(s: Schedule, group: Group, knobs: Knobs, target: Target, threads: 
     name = recipe.__name__.rpartition(".")[2]
     done = {group.main.block: name}
     for other in (group.epilogue, group.prologue):
-        if other is not None and s.loops(other.block)[0] in s.loops(group.main.block):
+        if other is not None and _went_along(s, other.block, group.main.block):
             done[other.block] = name
     return done
+
+
+def _went_along(s: Schedule, other: str, main: str) -> bool:
+    """Whether a block is in the loops of another one by now, or in its values."""
+    if other not in [block.name for block in s.blocks()]:
+        return True
+    return s.loops(other)[0] in s.loops(main)
 
 
 def _recipe(main: Pattern):

@@ -28,6 +28,7 @@ UNROLLED = 80  # updates of a vector that the code of a tile may have
 ROWS = 4  # of a tile along whose rows vectors go
 TILE = (2, 4)  # rows and columns of one whose vectors go over channels
 WIDEST_STEP = 4  # between the elements of a vector, up to which they are loaded as one and picked
+IMPLICIT = 2  # columns of a tile where its code is there once with guards and once without
 UNKNOWN_EXTENT = 256
 
 
@@ -37,7 +38,8 @@ class Plan:
 
     `taps` are unrolled, after the loops of `outer`. The stage that is read is made in the loop of `place`, in a window
     that rolls there if `rolls`; with `phases` its last axis lies by remainders, as columns go by so many elements. `parts`
-    are the tasks of the first sliding axis, where threads share that one, else 0; `tail` is that of the vectors.
+    are the tasks of the first sliding axis, where threads share that one, else 0; `tail` is that of the vectors. With
+    `edges`, padding is decided in the stencil itself, and so many tiles of rows at either end have code of their own.
     """
 
     column: str
@@ -55,6 +57,7 @@ class Plan:
     parallel: bool
     parts: int
     epilogue: bool
+    edges: int = 0
 
 
 def matches(pattern: Pattern) -> bool:
@@ -108,6 +111,13 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     place, rolls = _place(pattern, window, free, slides, along, target)
     if group.prologue is None or not knobs.choice("prologue", (True, False), default=place is not None):
         place, rolls = None, False
+    edges = 0
+    if place is not None and rolls and not along and row is image[0] and group.prologue is not None:
+        pays = _is_pad(group.prologue, slides) and window.size is not None and window.size * window.itemsize > target.l2
+        least = _edges(pattern, window, row, rows)
+        pays = pays and min(_size(row) // rows, _size(beside or row) // across) > 2 * least + 8
+        if pays and knobs.choice("implicit", (True, False), default=True):
+            edges, place, rolls, across = least, None, False, min(across, IMPLICIT)
     step = window.stride(column.name) or 1
     split = step > 1 and place is not None and not rolls and window.plain[-1] is None
     order = [*free, *image] if not along else [*free, *image, column]
@@ -130,8 +140,9 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         phases=step if split else 1,
         tail="mask" if target.has("avx512f") else "auto",
         parallel=parallel,
-        parts=2 * threads if shares else 0,
+        parts=2 * threads if parallel and shares else 0,
         epilogue=through,
+        edges=edges,
     )
 
 
@@ -147,7 +158,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     for name in plan.outer:
         first = bool(plan.parts) and name == next(each for each in plan.outer if each not in tasks)
         rows = plan.rows if name == plan.row else 1
-        task, around, inner = _cut(s, loops[name], extents[name], plan.parts if first else 0, rows)
+        task, around, inner = _cut(s, loops[name], extents[name], plan.parts if first and not plan.edges else 0, rows)
         outer += [] if task is None else [task]
         shared += [] if task is None else [task]
         outer.append(around)
@@ -165,17 +176,32 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     for loop in tile:
         s.unroll(loop)
     size = math.prod([extents[name] or 1 for name in plan.taps]) * plan.rows * plan.across
-    for loop in taps if size <= 2 * UNROLLED else taps[-1:]:
-        if (s.extent(loop) or 0) <= UNROLLED:
-            s.unroll(loop)
     s.vectorize(lane)
+    if plan.edges and group.prologue is not None:
+        s.compute_inline(group.prologue.block)
     if plan.place is not None and group.prologue is not None:
         _make_there(s, plan, group.prologue, places[plan.place])
-    if plan.parallel and shared:
-        share(s, shared)
     s.decompose_reduction(pattern.block, taps[0])
     if plan.epilogue and group.epilogue is not None:
         contraction.finish(s, plan.lanes, group.epilogue, outer[-1])
+    if plan.edges and plan.row is not None:
+        at = slice(len(outer), len(outer) + len(taps))
+        middle, taps = _apart(s, plan, places[plan.row], at)
+        shared = [*shared, middle] if plan.parts else shared
+    for loop in taps if size <= 2 * UNROLLED else taps[-1:]:
+        s.unroll(loop)
+    if plan.parallel and plan.edges and plan.parts:
+        s.parallel(shared[-1])
+    elif plan.parallel and shared:
+        share(s, shared)
+
+
+def _apart(s: Schedule, plan: Plan, rows: LoopRef, at: slice) -> tuple[LoopRef, list[LoopRef]]:
+    """Give the rows at the edges loops of their own; the loop of the others, and those of the taps in it."""
+    middle = s.loop_partition(rows, (plan.edges, None, plan.edges))[1]
+    chains = [s.loops(block) for block in s.blocks()]
+    inner = max([chain for chain in chains if middle in chain], key=len)
+    return middle, inner[at]
 
 
 def _cut(
@@ -269,6 +295,19 @@ def _tile(pattern: Pattern, row: Axis | None, beside: Axis | None, along: bool) 
     while rows * across > 1 and rows * across * taps > UNROLLED:
         rows, across = (rows // 2, across) if rows >= across else (rows, across // 2)
     return max(1, rows), max(1, across)
+
+
+def _is_pad(stage: Pattern, slides: list[Axis]) -> bool:
+    """Whether a stage does little more than to move what it reads."""
+    return stage.cost <= len(slides) and len(stage.loads) == 1
+
+
+def _edges(pattern: Pattern, window: Access, row: Axis, rows: int) -> int:
+    """Tiles of rows that padding of less than a window reaches."""
+    dim = next(dim for dim in window.dims if row.name in dim)
+    step = window.stride(row.name) or 1
+    reach = sum([(_size(axis) - 1) * (window.stride(axis.name) or 0) for axis in pattern.reduce if axis.name in dim])
+    return max(1, -(-reach // (2 * step * rows)))
 
 
 def _place(
