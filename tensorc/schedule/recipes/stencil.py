@@ -115,9 +115,10 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     if place is not None and rolls and not along and row is image[0] and group.prologue is not None:
         pays = _is_pad(group.prologue, slides) and window.size is not None and window.size * window.itemsize > target.l2
         least = _edges(pattern, window, row, rows)
-        pays = pays and min(_size(row) // rows, _size(beside or row) // across) > 2 * least + 8
+        few = min(across, IMPLICIT)
+        pays = pays and min(_size(row) // rows, _size(beside or row) // few) > 2 * least + 8
         if pays and knobs.choice("implicit", (True, False), default=True):
-            edges, place, rolls, across = least, None, False, min(across, IMPLICIT)
+            edges, place, rolls, across = least, None, False, few
     step = window.stride(column.name) or 1
     split = step > 1 and place is not None and not rolls and window.plain[-1] is None
     order = [*free, *image] if not along else [*free, *image, column]
@@ -154,7 +155,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     outer: list[LoopRef] = []
     tile: list[LoopRef] = []
     tasks = [axis for axis in plan.outer if axis not in _image(pattern)]
-    shared, places = [loops[name] for name in tasks], dict(loops)
+    shared = [] if plan.edges and plan.parts else [loops[name] for name in tasks]
+    places = dict(loops)
     for name in plan.outer:
         first = bool(plan.parts) and name == next(each for each in plan.outer if each not in tasks)
         rows = plan.rows if name == plan.row else 1
@@ -179,6 +181,8 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     s.vectorize(lane)
     if plan.edges and group.prologue is not None:
         s.compute_inline(group.prologue.block)
+    if plan.parallel and shared:
+        share(s, shared)  # before buffers roll, whose places are harder to tell apart
     if plan.place is not None and group.prologue is not None:
         _make_there(s, plan, group.prologue, places[plan.place])
     s.decompose_reduction(pattern.block, taps[0])
@@ -187,13 +191,10 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     if plan.edges and plan.row is not None:
         at = slice(len(outer), len(outer) + len(taps))
         middle, taps = _apart(s, plan, places[plan.row], at)
-        shared = [*shared, middle] if plan.parts else shared
+        if plan.parts:
+            s.parallel(middle)
     for loop in taps if size <= 2 * UNROLLED else taps[-1:]:
         s.unroll(loop)
-    if plan.parallel and plan.edges and plan.parts:
-        s.parallel(shared[-1])
-    elif plan.parallel and shared:
-        share(s, shared)
 
 
 def _apart(s: Schedule, plan: Plan, rows: LoopRef, at: slice) -> tuple[LoopRef, list[LoopRef]]:
