@@ -68,7 +68,7 @@ def with_bias(C):
 def plan_of(tensors, threads=1, is_alone=True, decisions=()):
     main = next(block for block in all_blocks(te.lower(tensors)) if block.name in ("C", "C_sum"))
     knobs = Replay(dict(decisions)) if decisions else Defaults()
-    return contraction.decide(Group(pattern(main), None, is_alone), knobs, ZEN4, threads)
+    return contraction.decide(Group(pattern(main), is_alone=is_alone), knobs, ZEN4, threads)
 
 
 @pytest.mark.parametrize(

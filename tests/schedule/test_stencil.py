@@ -19,7 +19,7 @@ TARGET = Target("cpu", mcpu="x86-64-v4")
 NARROW = Target("cpu", mcpu="x86-64-v3")
 
 
-def depthwise(h: int, w: int, c: int, stride: int = 1, kernel: int = 3, layout: str = "NHWC", padding: int = 1, n: int = 1):
+def depthwise(h, w, c, stride: int = 1, kernel: int = 3, layout: str = "NHWC", padding: int = 1, n: int = 1):
     last = layout == "NHWC"
     X = te.placeholder((n, h, w, c) if last else (n, c, h, w), name="X")
     W = te.placeholder((kernel, kernel, c) if last else (c, kernel, kernel), name="W")
@@ -37,7 +37,8 @@ def activated(*args, **kwargs):
 def pooled(h: int, w: int, c: int):
     X = te.placeholder((h, w, c), name="X")
     y, x = te.reduce_axis(3, name="y"), te.reduce_axis(2, name="x")
-    return [X, te.compute((h // 2 - 1, w // 2, c), lambda i, j, k: te.max(X[2 * i + y, 2 * j + x, k], axis=(y, x)), name="C")]
+    shape = (h // 2 - 1, w // 2, c)
+    return [X, te.compute(shape, lambda i, j, k: te.max(X[2 * i + y, 2 * j + x, k], axis=(y, x)), name="C")]
 
 
 def blurred(h: int, w: int):
@@ -48,12 +49,17 @@ def blurred(h: int, w: int):
     def clamp(at, most):
         return te.minimum(te.maximum(at - 2, 0), most - 1)
 
-    P = te.compute((h + 4, w + 4), lambda i, j: te.exp(X[clamp(i, h), clamp(j, w)] * 0.0) * X[clamp(i, h), clamp(j, w)], name="P")
+    def padded(i, j):
+        x = X[clamp(i, h), clamp(j, w)]
+        return te.exp(x * 0.0) * x  # too much to do again for each tap
+
+    P = te.compute((h + 4, w + 4), padded, name="P")
     return [X, te.compute((h, w), lambda i, j: te.sum(P[i + y, j + x], axis=(y, x)), name="C")]
 
 
 def weighted(n: int, taps: int = 3):
-    X, W, k = te.placeholder((n + taps - 1,), name="X"), te.placeholder((taps,), name="W"), te.reduce_axis(taps, name="k")
+    X, W = te.placeholder((n + taps - 1,), name="X"), te.placeholder((taps,), name="W")
+    k = te.reduce_axis(taps, name="k")
     return [X, W, te.compute((n,), lambda i: te.sum(X[i + k] * W[k], axis=k), name="C")]
 
 

@@ -1,15 +1,14 @@
 """Stencils: sums, or the like, over a few taps around each place: depthwise convolutions, pooling, blurs.
 
 Vectors go over the channels where these are contiguous, else along the image. All taps of a tile of neighbours are
-unrolled, so that what several of them read is loaded once, and weights stay in registers. A stage that pads is made as it
-is needed: row by row into a window that rolls, or slice by slice, but never as a whole.
+unrolled, so that what several of them read is loaded once, and weights stay in registers. A stage that pads is made as
+it is needed: row by row into a window that rolls, or slice by slice, but never as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tensorc.errors import ScheduleError
@@ -37,9 +36,10 @@ class Plan:
     """`column` becomes vectors of `lanes`; a tile is `rows` of the axis `row` by `across` of the axis `beside`.
 
     `taps` are unrolled, after the loops of `outer`. The stage that is read is made in the loop of `place`, in a window
-    that rolls there if `rolls`; with `phases` its last axis lies by remainders, as columns go by so many elements. `parts`
-    are the tasks of the first sliding axis, where threads share that one, else 0; `tail` is that of the vectors. With
-    `edges`, padding is decided in the stencil itself, and so many tiles of rows at either end have code of their own.
+    that rolls there if `rolls`; with `phases` its last axis lies by remainders, as columns go by so many elements.
+    `parts` are the tasks of the first sliding axis, where threads share that one, else 0; `tail` is that of the
+    vectors. With `edges`, padding is decided in the stencil itself, and so many tiles of rows at either end have code
+    of their own.
     """
 
     column: str
