@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -354,7 +356,7 @@ def test_symbolic_axes_stay_two_loops_where_memory_does_not_run_on(body):
     other = T if body == "transposed" else R
     at = (lambda i, j: T[j, i]) if body == "transposed" else (lambda i, j: R[j])
     kernel = tc.build([A, other, te.compute((m, n), lambda i, j: A[i, j] + at(i, j), name="C")])
-    assert "for C.i in 0 .. m" in kernel.source("ir")
+    assert re.search(r"for C\.i(\.0)? in", kernel.source("ir"))  # which is cut where tiles of it are turned
     rng = np.random.default_rng(0)
     a = rng.random((9, 12 if body == "part" else 11), dtype="f4")
     b = rng.random((11, 9) if body == "transposed" else 11, dtype="f4")
@@ -366,7 +368,7 @@ def test_symbolic_axes_whose_positions_are_read_stay_two_loops():
     A = te.placeholder((m, n), "float32", name="A")
     C = te.compute((m, n), lambda i, j: A[i, j] + te.cast(i - j, "float32"), name="C")
     kernel = tc.build([A, C])
-    assert "for C.i in 0 .. m" in kernel.source("ir")
+    assert re.search(r"for C\.i(\.0)? in", kernel.source("ir"))  # which is cut where tiles of it are turned
     i, j = np.indices((9, 11))
     a = np.ones((9, 11), "f4")
     assert np.array_equal(kernel(a), a + (i - j))
