@@ -103,7 +103,9 @@ def _may_meet_later(loop: Place, a: Touch, b: Touch) -> bool:
     """Whether `a`, in some iteration of the loop, may touch what `b` touches in an earlier one."""
     node: For = loop.node
     gap = Var("gap")
-    after: dict[Var, Expr] = {node.var: node.var + (gap + 1)}
+    inside = [stmt for stmt in a.block.path[len(loop.path) :] if type(stmt) is For]
+    own = {each.var: each.var.copy() for each in (*inside, *a.inner)}  # loops around both are at other places, too
+    after: dict[Var, Expr] = {node.var: node.var + (gap + 1), **own}
     domain = loop.domain().bind(node.var, node.start, node.extent)
     domain = domain.bind(gap, 0, simplify(node.start + node.extent - 1 - node.var, domain))
     for touch, values in ((a, after), (b, {})):
@@ -125,7 +127,7 @@ def _entered(domain: Domain, path: Sequence[Stmt], values) -> Domain | None:
     for depth, stmt in enumerate(path):
         match stmt:
             case For(var, start, extent):
-                domain = domain.bind(var, substitute(start, values), substitute(extent, values))
+                domain = domain.bind(values.get(var, var), substitute(start, values), substitute(extent, values))
             case If(condition, then) | Block(predicate=condition, body=then):
                 if type(stmt) is If and path[depth + 1] is not then:
                     continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
@@ -446,3 +447,24 @@ function take(A: int32[2], out C: float32[2])
     changed = reverse_compute_inline(function, "C")
     verify(changed)
     assert interpret(changed, np.zeros(2, "i4")).tolist() == [0.0, 2.0]
+
+
+def test_loops_around_both_are_elsewhere_in_later_iterations():
+    """What the third step of the inner loop reads is made by the first one of the next iteration outside."""
+    function = parse("""
+function main(A: float32[16], out B: float32[16])
+  alloc T: float32[4, 4]
+  for i.0 in 0 .. 2
+    for i.1 in 0 .. 3
+      block T
+        spatial i: 4 = i.0 * 2 + i.1
+        where i.1 < 2
+        for j in 0 .. 4
+          T[i, j] = A[i * 4 + j]
+  for k in 0 .. 16
+    block B
+      spatial k: 16 = k
+      B[k] = T[k // 4, k % 4]
+""")
+    with pytest.raises(ScheduleError, match="reads elements of buffer 'T' that block 'T' writes in later iterations"):
+        reverse_compute_at(function, "B", "i.1")
