@@ -224,6 +224,7 @@ class _Verifier:
         self.visible: set[Var] = set()
         self.hidden: dict[Var, str] = {}  # loops around a block, by the block's name
         self.loops: list[For] = []
+        self.threads: list[For] = []  # the loops around that are bound to thread axes, blocks or not
         self.bound: set[Var] = set()
         self.buffers: set[Buffer] = set()
         self.live: set[Buffer] = set()
@@ -394,14 +395,18 @@ class _Verifier:
         else:
             self.unique("loop", s.var.name)
         self.loops.append(s)
+        if s.kind == "thread":
+            self.threads.append(s)
         self.stmt(s.body)
         self.loops.pop()
+        if s.kind == "thread":
+            self.threads.pop()
         self.visible.discard(s.var)
 
     def axis_once(self, s: For) -> None:
         axis = annotation(s, "thread") if s.kind == "thread" else None
-        for loop in self.loops if axis is not None else ():
-            if loop.kind == "thread" and annotation(loop, "thread") == axis:
+        for loop in self.threads if axis is not None else ():
+            if annotation(loop, "thread") == axis:
                 self.fail(f"it lies in loop {loop.var.name!r} of the same thread axis, {axis}")
 
     def flat_loop(self, s: For) -> None:

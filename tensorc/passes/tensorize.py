@@ -25,11 +25,9 @@ def apply_intrinsics(function: Function, target: Target | None = None) -> Functi
 
 
 def _visit(stmt: Stmt, target: Target | None) -> Stmt:
-    if type(stmt) is not Block:
+    name = annotation(stmt, NOTE) if type(stmt) is Block else None
+    if type(stmt) is not Block or name is None:
         return map_substmts(stmt, lambda inner: _visit(inner, target))
-    name = annotation(stmt, NOTE)
-    if name is None:
-        return stmt
     notes = annotate(stmt.annotations, NOTE, None)
     return Block(stmt.name, stmt.iters, stmt.predicate, stmt.init, _body(stmt, str(name), target), notes)
 

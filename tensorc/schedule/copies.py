@@ -8,7 +8,7 @@ from tensorc.ir.expr import Var
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Let, Stmt
 from tensorc.ir.walk import copy_nest, rewrite_stmts, substitute_stmt, walk
-from tensorc.schedule.locate import block_names, blocks_below, fresh, loop_names
+from tensorc.schedule.locate import block_names, fresh, loop_names
 
 
 class Names:
@@ -22,7 +22,7 @@ class Names:
     def copy(self, stmt: Stmt) -> tuple[Stmt, dict[str, str]]:
         """A copy of a statement, and the new names of its blocks by the old ones."""
         renamed: dict[str, str] = {}
-        for block in blocks_below(stmt):
+        for block in [each for each in walk(stmt) if type(each) is Block]:
             renamed[block.name] = new = self._numbered(block.name)
             self.blocks.add(new)
         new_stmt = copy_nest(stmt)

@@ -56,7 +56,7 @@ from tensorc.schedule.locate import (
     refuse,
     starts_at_zero,
 )  # fmt: skip
-from tensorc.schedule.regions import Span, clamp, relax, stores_always
+from tensorc.schedule.regions import Span, clamp, own_buffers, relax, stores_always
 
 CONCURRENT = ("parallel", "thread")  # kinds of loops whose iterations run side by side, in no vectors
 
@@ -84,14 +84,14 @@ CHECKS = Buffer("checks", (1,), "bool")
 def stored(block: Block) -> set[Buffer]:
     """The buffers that a block writes; `CHECKS` if it checks something."""
     stmts = [stmt for part in _parts(block) for stmt in walk(part)]
-    found = {stmt.buffer for stmt in stmts if type(stmt) is Store}
+    found = {stmt.buffer for stmt in stmts if type(stmt) is Store} - own_buffers(block)
     return found | {CHECKS} if any(type(stmt) is Check for stmt in stmts) else found
 
 
 def loaded(block: Block) -> set[Buffer]:
     """The buffers that a block reads, be it for the extents of its iterators; `CHECKS` if what it
     touches depends on data."""
-    found = {expr.buffer for expr in all_exprs(block) if type(expr) is Load}
+    found = {expr.buffer for expr in all_exprs(block) if type(expr) is Load} - own_buffers(block)
     return found | {CHECKS} if _is_by_data(block) else found
 
 
@@ -211,8 +211,10 @@ def _touches(place: Place, wanted: Collection[Buffer] | None) -> Iterator[Touch]
     def at(indices) -> tuple[Expr, ...]:
         return tuple([simplify(substitute(index, values), domain) for index in indices])
 
+    own = own_buffers(block)
+
     def is_wanted(buffer: Buffer) -> bool:
-        return wanted is None or buffer in wanted
+        return (wanted is None or buffer in wanted) and buffer not in own
 
     for buffers, is_store in ((stored(block), True), (loaded(block), False)):
         if CHECKS in buffers and is_wanted(CHECKS):

@@ -289,8 +289,8 @@ def loop_names(function: Function) -> set[str]:
 
 
 def block_names(function: Function) -> set[str]:
-    """The names of the blocks."""
-    return {block.name for block in all_blocks(function)}
+    """The names of the blocks, those in blocks included."""
+    return {stmt.name for stmt in walk(function.body) if type(stmt) is Block}
 
 
 def buffer_names(function: Function) -> set[str]:

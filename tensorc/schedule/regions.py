@@ -21,7 +21,7 @@ from tensorc.arith.spans import (
 )
 from tensorc.ir.expr import Buffer, Const, Expr, Load, Var, is_const
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, BlockIter, For, Let, Seq, Stmt, Store
+from tensorc.ir.stmt import Alloc, Block, BlockIter, For, Let, Seq, Stmt, Store
 from tensorc.ir.walk import all_exprs, map_substmts, substitute, substmts, uses, walk, walk_expr
 from tensorc.schedule.locate import (
     Place,
@@ -48,6 +48,7 @@ __all__ = [
     "keep_ranges",
     "larger",
     "loads",
+    "own_buffers",
     "read_region",
     "readers",
     "refuse_late_writer",
@@ -104,13 +105,22 @@ def loads(stmt: Stmt, buffer: Buffer) -> int:
 
 
 def buffers_read(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers that a statement loads from, in order of the first load."""
-    return tuple(dict.fromkeys([e.buffer for e in all_exprs(stmt) if type(e) is Load]))
+    """The buffers that a statement loads from, in order of the first load; none that live in it."""
+    found = [e.buffer for e in all_exprs(stmt) if type(e) is Load]
+    own = own_buffers(stmt)
+    return tuple(dict.fromkeys([b for b in found if b not in own] if own else found))
 
 
 def buffers_written(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers that a statement stores to, in order of the first store."""
-    return tuple(dict.fromkeys([s.buffer for s in walk(stmt) if type(s) is Store]))
+    """The buffers that a statement stores to, in order of the first store; none that live in it."""
+    found = [s.buffer for s in walk(stmt) if type(s) is Store]
+    own = own_buffers(stmt)
+    return tuple(dict.fromkeys([b for b in found if b not in own] if own else found))
+
+
+def own_buffers(stmt: Stmt) -> frozenset[Buffer]:
+    """The buffers that live in a statement, of which nothing outside knows."""
+    return frozenset([b for s in walk(stmt) if type(s) is Alloc for b in s.buffers])
 
 
 def stores_always(block: Block, buffer: Buffer) -> bool:
@@ -120,7 +130,7 @@ def stores_always(block: Block, buffer: Buffer) -> bool:
         match stmt:
             case Store():
                 return stmt.buffer is not buffer or stmt.mask is None
-            case Let() | Seq():
+            case Let() | Seq() | Alloc():
                 return all(map(is_sure, substmts(stmt)))
             case For(_, _, Const(extent)) if extent > 0:
                 return is_sure(stmt.body)

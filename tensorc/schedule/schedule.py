@@ -15,17 +15,18 @@ from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.schedule.listing import Listing, after_step
 from tensorc.schedule.locate import (
+    Place,
     all_blocks,
-    all_loops,
     block_names,
     constant,
     find_block,
     find_loop,
-    loops_above,
+    loop_names,
     refuse,
     restated,
 )  # fmt: skip
 from tensorc.schedule.navigation import child_blocks, consumers, output_blocks, producers
+from tensorc.schedule.scopes import Scope, function_at
 from tensorc.schedule.trace import PRIMITIVES, Step, Trace, map_text, perform, plain
 
 
@@ -132,37 +133,45 @@ class Schedule:
     def block(self, name: str) -> BlockRef:
         """The block of this name."""
         return BlockRef(
-            find_block(self.function, self._name(name, BlockRef)).node.name, self._lineage
+            self._found("block", self._name(name, BlockRef)).node.name, self._lineage
         )
 
     def blocks(self) -> list[BlockRef]:
-        """Every block, in program order."""
+        """The blocks, in program order; `child_blocks` tells those in a block."""
         return [BlockRef(block.name, self._lineage) for block in all_blocks(self.function)]
 
     def loops(self, block: BlockRef | str) -> list[LoopRef]:
         """The loops around a block, outermost first."""
-        found = loops_above(self.function, self._name(block, BlockRef))
+        found = self._found("block", self._name(block, BlockRef)).loops
         return [LoopRef(loop.var.name, self._lineage) for loop in found]
 
     def extent(self, loop: LoopRef | str) -> int | None:
         """The extent of a loop, None where it is not constant."""
-        return constant(find_loop(self.function, self._name(loop, LoopRef)).node.extent)
+        return constant(self._found("loop", self._name(loop, LoopRef)).node.extent)
 
     def producers(self, block: BlockRef | str) -> list[BlockRef]:
         """The blocks that write what a block reads, in program order."""
-        return self._blocks(producers(self.function, self._name(block, BlockRef)))
+        name = self._name(block, BlockRef)
+        return self._blocks(producers(function_at(self.function, "block", name), name))
 
     def consumers(self, block: BlockRef | str) -> list[BlockRef]:
         """The blocks that read what a block writes, in program order."""
-        return self._blocks(consumers(self.function, self._name(block, BlockRef)))
+        name = self._name(block, BlockRef)
+        return self._blocks(consumers(function_at(self.function, "block", name), name))
 
     def child_blocks(self, place: LoopRef | BlockRef | str) -> list[BlockRef]:
         """The blocks below a loop, or in a block, in program order."""
-        return self._blocks(child_blocks(self.function, self._place(place)))
+        name = self._place(place)
+        return self._blocks(child_blocks(function_at(self.function, "place", name), name))
 
-    def output_blocks(self) -> list[BlockRef]:
-        """The blocks that write outputs of the function, in program order."""
-        return self._blocks(output_blocks(self.function))
+    def output_blocks(self, block: BlockRef | str | None = None) -> list[BlockRef]:
+        """The blocks that write outputs of the function, in program order, or those in a block that write what
+        is used outside of it."""
+        if block is None:
+            return self._blocks(output_blocks(self.function))
+        place = self._found("block", self._name(block, BlockRef))
+        inner = Scope(Place(place.function, (*place.path, place.node.body)))
+        return self._blocks(output_blocks(inner.function()))
 
     # Steps.
 
@@ -371,7 +380,7 @@ class Schedule:
         """Count a block's points by other iterators: `lambda n, h, c: (n * 8 + h, c)`. See
         `primitives.domains`."""
         name = self._name(block, BlockRef)
-        ndim = len(find_block(self.function, name).node.iters)
+        ndim = len(self._found("block", name).node.iters)
         self.perform("transform_block_layout", (name, map_text(index_map, ndim)))
 
     def pad_einsum(self, block: BlockRef | str, padding: Sequence[int]) -> list[BlockRef]:
@@ -403,7 +412,7 @@ class Schedule:
 
     def _explain_gone(self, primitive: str, args: tuple[Any, ...], error: ScheduleError) -> None:
         """Say it if a step was refused since an earlier one has replaced its loop."""
-        there = {loop.var.name for loop in all_loops(self.function)} | block_names(self.function)
+        there = loop_names(self.function) | block_names(self.function)
         for name in _loops_in(primitive, args) if isinstance(args, tuple) else ():
             for step in self.trace.steps if name not in there else ():
                 if step.primitive in ("split", "fuse", "merge", "loop_partition") and name in _loops_in(
@@ -421,8 +430,13 @@ class Schedule:
 
     def _mapped(self, primitive: str, block, buffer, scope: str, index_map) -> BlockRef:
         name = self._name(block, BlockRef)
-        text = map_text(index_map, len(find_block(self.function, name).node.iters))
+        text = map_text(index_map, len(self._found("block", name).node.iters))
         return self._block(primitive, name, _buffer(buffer), scope, text)
+
+    def _found(self, kind: str, name: str) -> Place:
+        """The place of a loop or a block, in what the block around it does where there is one."""
+        function = function_at(self.function, kind, name)
+        return (find_loop if kind == "loop" else find_block)(function, name)
 
     def _blocks(self, names) -> list[BlockRef]:
         return [BlockRef(name, self._lineage) for name in names]

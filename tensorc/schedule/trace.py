@@ -54,6 +54,7 @@ from tensorc.schedule.primitives.storage import set_scope, storage_align
 from tensorc.schedule.primitives.substitution import substitute
 from tensorc.schedule.primitives.tensorize import tensorize
 from tensorc.schedule.primitives.versions import loop_partition, specialize
+from tensorc.schedule.scopes import perform_at
 
 VERSION = 1
 
@@ -192,6 +193,14 @@ PRIMITIVES: Mapping[str, Primitive] = {
     ),
 }
 
+# The steps that are also made on loops and blocks in a block: what each of its instances touches stays the same.
+IN_BLOCKS = frozenset((
+    "split", "fuse", "reorder", "add_unit_loop", "loop_partition", "merge", "fission",
+    "parallel", "vectorize", "unroll", "bind",
+    "decompose_reduction", "blockize", "tensorize", "reorder_block_iters", "transform_block_layout",
+    "annotate", "unannotate", "prefetch", "stream",
+))  # fmt: skip
+
 # What an index map may be made of: it prints as Python, and is read back by our own parser.
 _MAP_NODES = (Var, Const, Add, Sub, Mul, FloorDiv, Mod, Neg)
 _MAP = re.compile(r"\s*lambda\s+([^:()]*):\s*\((.*)\)\s*", re.DOTALL)
@@ -230,11 +239,27 @@ def perform(
         read_map(value) if what == "map" else value
         for (_, what), value in zip(kind.arguments, args)
     ]
-    result = kind.call(function, *values)
-    if kind.makes is None:
-        return result, ()
-    function, made = result
-    return function, made if kind.makes in ("loops", "blocks") else (made,)
+
+    def call(function: Function) -> tuple[Function, tuple[str, ...]]:
+        result = kind.call(function, *values)
+        if kind.makes is None:
+            return result, ()
+        function, made = result
+        return function, made if kind.makes in ("loops", "blocks") else (made,)
+
+    inner = call if primitive in IN_BLOCKS else None
+    return perform_at(function, primitive, _names_in(kind, args), call, inner)
+
+
+def _names_in(kind: Primitive, args: tuple[Any, ...]) -> list[tuple[str, str]]:
+    """The loops and blocks that a step names."""
+    found: list[tuple[str, str]] = []
+    for (_, what), value in zip(kind.arguments, args):
+        if what == "loops" and isinstance(value, tuple):
+            found += [("loop", name) for name in value]
+        elif what in ("loop", "block", "place"):
+            found.append((what, value))
+    return found
 
 
 def plain(value):

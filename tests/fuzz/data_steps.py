@@ -269,7 +269,7 @@ def _scope(rng: random.Random) -> str:
 
 MAKERS = {
     "cache_read": (3, cache_read), "cache_write": (3, cache_write), "stage": (4, stage),
-    "blockize": (4, blockize), "tensorize": (16, tensorize),
+    "blockize": (12, blockize), "tensorize": (16, tensorize),
     "rolling_buffer": (21, rolling_buffer), "reindex": (4, reindex),
     "reindex_cache_read": (4, reindex_cache_read), "reindex_cache_write": (4, reindex_cache_write),
     "transform_layout": (4, transform_layout),

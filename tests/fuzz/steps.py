@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -13,8 +14,11 @@ from tensorc.errors import ScheduleError
 from tensorc.ir.expr import Expr, Load, Var, index
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Stmt
-from tensorc.ir.walk import rewrite, substmts, variables
+from tensorc.ir.walk import rewrite, substmts, variables, walk
 from tensorc.schedule import Schedule
+from tensorc.schedule.locate import all_blocks
+from tensorc.schedule.scopes import function_at
+from tensorc.schedule.trace import IN_BLOCKS
 from tests.fuzz import data_steps, loop_steps, nests
 
 # The least and the greatest value of variables, and of the elements of inputs, by name.
@@ -97,8 +101,11 @@ def _reached(stmt: Stmt, domain: Domain, known: Known) -> int:
             most = bounds(extent, domain).hi
             times = MOST_INSTANCES if most is None else max(0, most)
             return times and times * _reached(stmt.body, domain.bind(var, start, extent), known)
-        case Block():
-            return 1
+        case Block(iters=iters, init=init, body=body):
+            for it in iters:
+                domain = domain.bind(it.var, 0, it.extent)
+            parts = [body] if init is None else [init, body]
+            return max(1, sum([_reached(part, domain, known) for part in parts]))
         case _:
             return sum([_reached(each, domain, known) for each in substmts(stmt)])
 
@@ -123,6 +130,16 @@ def _bound(domain: Domain, var: Var, known: Known) -> Domain:
     return domain.bind(var, index(lo), index(hi - lo + 1))
 
 
+def _within(s: Schedule, rng: random.Random) -> Schedule | None:
+    """Now and then a schedule of what a block does that holds blocks: its steps are steps of this one."""
+    inner = [b.name for block in all_blocks(s.function) for b in walk(block) if type(b) is Block and b is not block]
+    if not inner or rng.random() < 0.4:
+        return None
+    with suppress(ScheduleError):
+        return Schedule(function_at(s.function, "block", rng.choice(inner)))
+    return None
+
+
 def _plan(
     s: Schedule, rng: random.Random, tried: Counter[str], is_early: bool
 ) -> list[tuple[str, tuple]]:
@@ -131,6 +148,10 @@ def _plan(
     names = [name for name in MAKERS if not is_early or name not in loop_steps.KINDS]
     if not tried and rng.random() < 0.6:
         names = list(FIRST)
+    within = _within(s, rng)
+    if within is not None:
+        s = within
+        names = [name for name in names if name in IN_BLOCKS or rng.random() < 0.1]
     weights = [MAKERS[name][0] / (1 + tried[name]) ** 2 for name in names]
     for _ in range(DRAWS):
         name = rng.choices(names, weights)[0]

@@ -40,10 +40,15 @@ function mm(A: float32[4, 6], B: float32[6, 8], out C: float32[4, 8])
           reduce k: 3 = C.k.0
           init
             for C_o_init.j.1 in 0 .. 4
-              C[i, j * 4 + C_o_init.j.1] = float32(0.0)
+              block C_init
+                spatial j_i: 4 = C_o_init.j.1
+                C[i, j * 4 + j_i] = float32(0.0)
           for C.k.1 in 0 .. 2
             for C.j.1 in 0 .. 4
-              C[i, j * 4 + C.j.1] = C[i, j * 4 + C.j.1] + A[i, k * 2 + C.k.1] * B[k * 2 + C.k.1, j * 4 + C.j.1]"""
+              block C
+                spatial j_i: 4 = C.j.1
+                reduce k_i: 2 = C.k.1
+                C[i, j * 4 + j_i] = C[i, j * 4 + j_i] + A[i, k * 2 + k_i] * B[k * 2 + k_i, j * 4 + j_i]"""
     )
     assert_same(before, after)
 

@@ -539,6 +539,6 @@ def test_a_tile_that_is_one_block_writes_its_box():
     before, _ = split(parse(TWO), "B.i", (None, 4))
     before, _ = blockize(before, "B.i.1")
     after, _ = cache_write(before, "B_o")
-    assert "B_global[i * 4 + B.i.1] = A[i * 4 + B.i.1]" in show(after)
+    assert "B_global[i * 4 + i_i] = A[i * 4 + i_i]" in show(after)
     assert_same(before, after)
     assert_same(before, cache_read(before, "D", "B")[0])

@@ -286,7 +286,7 @@ def test_refusals_of_tails_and_places():
     assert refused(s, "C_o", "x86.vpdpbusd.512") == (
         "tensorize('C_o', 'x86.vpdpbusd.512'): the block is tensorized already"
     )
-    with pytest.raises(tc.ScheduleError, match="no loop is named 'C.k.1'"):
+    with pytest.raises(tc.ScheduleError, match="'C.k.1' lies in block 'C_o', which is tensorized and stays"):
         s.split("C.k.1", (2, 2))
 
 

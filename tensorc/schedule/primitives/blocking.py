@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tensorc.arith import Affine, Domain, affine, simplify
-from tensorc.ir.expr import Expr, Var, index, is_const
+from tensorc.dtypes import bool_
+from tensorc.ir.expr import Expr, Var, const, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, annotate
-from tensorc.ir.walk import substitute_stmt, uses
+from tensorc.ir.walk import map_substmts, substitute, substitute_stmt, uses
 from tensorc.schedule.legality import kinds_using
 from tensorc.schedule.locate import (
     Place,
@@ -28,6 +29,7 @@ from tensorc.schedule.locate import (
 )
 from tensorc.schedule.primitives.domains import reiterated
 
+TRUE = const(True, bool_)
 ORDERED = "ordered"  # the annotation of a block whose own loops run in order
 
 
@@ -35,11 +37,12 @@ def blockize(function: Function, loop: str) -> tuple[Function, str]:
     """Make one block of a loop and the loops and the block below it: a tile is then one instance.
 
     ``for io: for ii in 0..8: block C {i = io*8 + ii: C[i] = f(i)}``, loop ii
-    ->  ``for io: block C_o {i = io: for ii in 0..8: C[i*8 + ii] = f(i*8 + ii)}``
+    ->  ``for io: block C_o {i = io: for ii in 0..8: block C {i_i: 8 = ii: C[i*8 + i_i] = f(i*8 + i_i)}}``
 
     The new block, <block>_o, has an iterator for each one that moves outside `loop` as well, which
-    counts tiles; the loops from `loop` inward become part of its body and of its init, and are no
-    loops of the schedule any more. Returns the function and the new block's name.
+    counts tiles; the loops from `loop` inward and the block, whose iterators count within a tile, are in
+    it. Its init starts a whole tile, in loops and a block <block>_init of their own. Steps on the loops
+    and blocks in it are made there. Returns the function and the new block's name.
 
     Requires: the loops from `loop` inward are serial, of constant extents, each of a single iterator,
     with one block and nothing else in them; they run over a whole tile of each iterator, whose
@@ -60,31 +63,74 @@ def block_of(function: Function, loop: str, step: str, advice: str = "") -> tupl
     tiles = [_tile(place, it, loops, step) for it in node.iters]
 
     domain = Domain()
-    for each in loops:
-        domain = domain.bind(each.var, each.start, each.extent)
     name = fresh_block(function, f"{node.name}_o")
     values: dict[Var, Expr] = {}
-    iters: list[BlockIter] = []
+    outer: list[BlockIter] = []
+    inner: list[BlockIter] = []
     for it, tile in zip(node.iters, tiles):
-        value: Expr = tile.inside
+        value: Expr = index(0)
         if tile.count is not None:
             var = it.var.copy()
-            iters.append(BlockIter(var, tile.count, it.kind, tile.outside))
+            outer.append(BlockIter(var, tile.count, it.kind, tile.outside))
             domain = domain.bind(var, 0, tile.count)
-            value = simplify(var * tile.size + tile.inside, domain)
-        values[it.var] = value
-    body = _nest(loops, reiterated(node.body, values, domain))
+            value = var * tile.size
+        # That tiles are reduced, or come in order, is true of the instances in a tile as well, be they one.
+        if tile.count is None or not is_const(tile.inside) or it.kind != "spatial":
+            var = Var(f"{it.var.name}_i")
+            inner.append(BlockIter(var, index(tile.size), it.kind, tile.inside))
+            domain = domain.bind(var, 0, tile.size)
+            value = value + var
+        values[it.var] = simplify(value, domain)
+    body = reiterated(node.body, values, domain)
     init = None
     if node.init is not None:
-        kept = [each for each in loops if "reduce" not in kinds_using(node, each.var)]
-        copies = _copies(function, kept, node.name, f"{name}_init")
-        started = substitute_stmt(reiterated(node.init, values, domain), copies)
-        init = _nest([For(copies[e.var], e.start, e.extent, e.kind, e.body) for e in kept], started)
-    notes = without_identities(node.annotations)
+        start = reiterated(node.init, values, domain)
+        init = _start_nest(function, node, loops, inner, start, name)
+    within = Block(node.name, tuple(inner), TRUE, None, body, node.annotations)
+    notes = annotate(without_identities(node.annotations), "tensorize", None)  # those are of the inner block
     if any("ordered" in kinds_using(node, each.var) for each in loops):
         notes = annotate(notes, ORDERED, True)
-    block = Block(name, tuple(iters), node.predicate, init, body, notes)
+    block = Block(name, tuple(outer), node.predicate, init, _nest(loops, within), notes)
     return replace(at, block), name
+
+
+def _start_nest(
+    function: Function,
+    node: Block,
+    loops: Sequence[For],
+    inner: Sequence[BlockIter],
+    start: Stmt,
+    name: str,
+) -> Stmt:
+    """The loops and the block that start a tile."""
+    kept = [each for each in loops if "reduce" not in kinds_using(node, each.var)]
+    copies = _copies(function, kept, node.name, f"{name}_init")
+    iters = [it for it in inner if it.kind != "reduce"]
+    own = {it.var: it.var.copy() for it in iters}
+    bound = tuple([
+        BlockIter(own[it.var], it.extent, it.kind, substitute(it.binding, copies)) for it in iters
+    ])  # fmt: skip
+    block = Block(fresh_block(function, f"{node.name}_init"), bound, TRUE, None, substitute_stmt(start, own))
+    return _nest([For(copies[e.var], e.start, e.extent, e.kind, e.body) for e in kept], block)
+
+
+def dissolved(block: Block) -> Block:
+    """A block with the blocks in it as plain statements, where they have neither a predicate nor an init."""
+    domain = Domain()
+    for it in block.iters:
+        domain = domain.bind(it.var, 0, it.extent)
+    init = None if block.init is None else _unblocked(block.init, domain)
+    body = _unblocked(block.body, domain)
+    return Block(block.name, block.iters, block.predicate, init, body, block.annotations)
+
+
+def _unblocked(stmt: Stmt, domain: Domain) -> Stmt:
+    if type(stmt) is For:
+        domain = domain.bind(stmt.var, stmt.start, stmt.extent)
+    stmt = map_substmts(stmt, lambda inner: _unblocked(inner, domain))
+    if type(stmt) is not Block or stmt.init is not None or not is_const(stmt.predicate, True):
+        return stmt
+    return reiterated(stmt.body, {it.var: it.binding for it in stmt.iters}, domain)
 
 
 def _only_block(at: Place, step: str) -> Place:

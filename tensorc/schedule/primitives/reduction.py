@@ -12,7 +12,7 @@ from tensorc.ir.expr import Expr, Var, eq, index, is_const, logical_and, logical
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import without_identities
 from tensorc.ir.stmt import Block, BlockIter, For, Stmt, annotate
-from tensorc.ir.walk import substitute, substitute_stmt, uses, variables
+from tensorc.ir.walk import copy_nest, rewrite_stmts, substitute, substitute_stmt, uses, variables
 from tensorc.schedule.legality import conjuncts, is_injective, is_zero_only_first
 from tensorc.schedule.locate import (
     Place,
@@ -185,8 +185,21 @@ def _with_empty_start(function: Function, block: str, outside: int) -> Function:
 
             conditions = place.conditions_from(each)
             nest = empty_start(place.loops[at:], node, name, conditions, renamed)
-            return insert_before(place.up_to(each), nest)
+            return insert_before(place.up_to(each), _with_own_blocks(nest, block_names(function)))
     return function
+
+
+def _with_own_blocks(stmt: Stmt, taken: set[str]) -> Stmt:
+    """A copy of a nest whose blocks, and those in them, have iterators and names of their own."""
+
+    def rename(inner: Stmt) -> Stmt | None:
+        if type(inner) is not Block or inner.name not in taken:
+            return None
+        new = Block(fresh(inner.name, taken), inner.iters, inner.predicate, inner.init, inner.body, inner.annotations)
+        taken.add(new.name)
+        return new
+
+    return rewrite_stmts(copy_nest(stmt), rename)
 
 
 def _renamed(loop: str, block: str, new: str) -> str:

@@ -10,9 +10,9 @@ from tensorc.intrinsics.tensor import TensorIntrin
 from tensorc.ir.expr import is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, For, Stmt, annotate, annotation
-from tensorc.ir.walk import replace_body
+from tensorc.ir.walk import replace_body, walk
 from tensorc.schedule.locate import Place, block_names, find_block, loop_names, refuse, replace
-from tensorc.schedule.primitives.blocking import ORDERED, block_of
+from tensorc.schedule.primitives.blocking import ORDERED, block_of, dissolved
 
 NOTE = "tensorize"  # the annotation of a block that names its intrinsic
 PADDING = ", or make the extents whole tiles by pad_einsum first"
@@ -24,9 +24,9 @@ def tensorize(function: Function, place: str, intrin: str) -> tuple[Function, st
     ``for jo: for ko: for j in 0..16: for r in 0..4: block C {C[jo*16 + j] += A[ko*4 + r] * B[jo, ko, j, r]}``
     ->  ``for jo: for ko: block C_o {tensorize = "x86.vpdpbusd.512"} {the same loops}``
 
-    The block keeps the nest, which stays its meaning; lowering puts the implementation in its place where the target
-    has the instructions, and else runs the nest as it is. Its loops are no loops of the schedule any more; the loops
-    around it are as before. Returns the function and the block's name.
+    The block keeps the nest, as plain statements, which stays its meaning; lowering puts the implementation in its
+    place where the target has the instructions, and else runs the nest as it is. Its loops are no loops of the schedule
+    any more; the loops around it are as before. Returns the function and the block's name.
 
     Requires: what `blockize` requires; the nest is that of the intrinsic's meaning, but for names, the order of loops,
     and the sides of sums and products; the elements of each tile lie in memory as the intrinsic wants them; what is
@@ -42,8 +42,8 @@ def tensorize(function: Function, place: str, intrin: str) -> tuple[Function, st
     if place in loop_names(function) or place not in block_names(function):
         function, block = block_of(function, place, step, PADDING)
     at = find_block(function, block)
-    _check(at, found, step, place)
-    node: Block = at.node
+    node = dissolved(at.node)
+    _check(at, node, found, step)
     init = None if node.init is None else _in_vectors(node.init)
     notes = annotate(node.annotations, NOTE, intrin)
     return replace(at, Block(node.name, node.iters, node.predicate, init, node.body, notes)), block
@@ -55,8 +55,7 @@ def _refuse_unknown(function: Function, step: str, place: str, intrin) -> NoRetu
     refuse(function, f"{step}: no tensor intrinsic has that name; {hint}", place)
 
 
-def _check(at: Place, intrin: TensorIntrin, step: str, place: str) -> None:
-    node: Block = at.node
+def _check(at: Place, node: Block, intrin: TensorIntrin, step: str) -> None:
     if annotation(node, NOTE) is not None:
         refuse(at.function, f"{step}: the block is tensorized already", node.name)
     if annotation(node, ORDERED):
@@ -66,6 +65,8 @@ def _check(at: Place, intrin: TensorIntrin, step: str, place: str) -> None:
     for each in at.loops:
         if each.kind == "vectorized":
             refuse(at.function, f"{step}: it lies in the vectorized loop {each.var.name!r}", node.name)
+    if any(type(stmt) is Block for part in (node.init, node.body) if part is not None for stmt in walk(part)):
+        refuse(at.function, f"{step}: a block in it has a condition or a start of its own", node.name)
     result = match(intrin, node.body)
     if isinstance(result, str):
         refuse(at.function, f"{step}: the nest is not that of the intrinsic: {result}", node.name)
