@@ -42,7 +42,9 @@ from tensorc.ir.expr import (
     Select,
     Var,
     as_index,
+    index,
     logical_not,
+    sub,
 )  # fmt: skip
 from tensorc.ir.intrinsic import TABLE
 from tensorc.ir.walk import children, rebuild, uses, walk_expr
@@ -494,6 +496,8 @@ def _by_cases(terms: Terms, constant: int, domain: Domain, enough, depth: int) -
     for atom, scale in terms.items():
         if isinstance(atom, Min if scale > 0 else Max):
             cases = ((atom.a, domain), (atom.b, domain))
+        elif scale < 0 and type(atom) is Call and _is_distance(atom, domain):  # |x| is x or -x
+            cases = ((atom.args[0], domain), (sub(index(0), atom.args[0]), domain))
         elif isinstance(atom, (Select, IfThenElse)):
             otherwise = logical_not(atom.condition)
             cases = (
@@ -560,10 +564,27 @@ def _own_facts(atom: Expr, domain: Domain) -> list[Fact]:
         case Min(a, b):
             return [_difference(domain, a, atom, 1, 0), _difference(domain, b, atom, 1, 0)]
         case Max(a, b):
-            return [_difference(domain, atom, a, 1, 0), _difference(domain, atom, b, 1, 0)]
+            facts = [_difference(domain, atom, a, 1, 0), _difference(domain, atom, b, 1, 0)]
+            if facts[0][0].keys() == facts[1][0].keys():  # 2 * max(a, b) >= a + b, as of max(i - j, j - i)
+                facts.append(_sum(*facts))
+            return facts
+        case Call(args=(x,)) if _is_distance(atom, domain):
+            facts = [_difference(domain, atom, x, 1, 0), _difference(domain, atom, sub(index(0), x), 1, 0)]
+            return [*facts, _sum(*facts)]
         case Mul():
             return _product_facts(atom, domain)
     return []
+
+
+def _is_distance(atom: Call, domain: Domain) -> bool:
+    """Whether an atom is |x| of an x that has a positive opposite."""
+    return atom.name == "abs" and atom.dtype is int64 and exact(*linear(atom.args[0]), domain)
+
+
+def _sum(a: Fact, b: Fact) -> Fact:
+    terms = dict(a[0])
+    add_scaled(terms, b[0], 1)
+    return drop_zeros(terms), a[1] + b[1]
 
 
 def _difference(domain: Domain, a: Expr, b: Expr, scale: int, constant: int, scale_a: int = 1) -> Fact:

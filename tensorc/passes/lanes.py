@@ -164,7 +164,7 @@ class _Nest:
         return self._for_each(seq(*parts, last))
 
     def _values(self) -> dict[Var, Expr]:
-        return {it.var: it.binding for it in self.block.iters if it.kind == "spatial"}
+        return {it.var: it.binding for it in self.block.iters if it.kind != "reduce"}
 
     def _place(self) -> tuple[Expr, ...]:
         return tuple([sub(loop.var, loop.start) for loop in self.tile])

@@ -32,11 +32,22 @@ _MATH = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh er
     fma fmax fmin fmod frexp hypot ldexp lgamma log log10 log1p log2 logb modf nan nearbyint nextafter pow remainder
     rint round roundeven scalbn sin sincos sinh sqrt tan tanh tgamma trunc""".split()
 MATH = frozenset([name + suffix for name in _MATH for suffix in ("", "f", "l")])
-# Besides `main`, functions of the C library that the code may call itself.
+# What <stdint.h> and <stdbool.h> define, and what any other header may define as a macro.
+_DEFINED = frozenset("NULL EOF errno stdin stdout stderr assert offsetof bool true false".split())
+_STANDARD = re.compile(r"u?int(_least|_fast)?\d+_t|u?int(max|ptr)_t|(ptrdiff|size|ssize|wchar|sig_atomic|wint)_t"
+                       r"|(U?INT|PTRDIFF|SIZE|WCHAR|SIG_ATOMIC|WINT)(_LEAST|_FAST)?(\d+|MAX|PTR)?_(MIN|MAX|C)")
+# Besides `main`, functions of the C library that the code may call itself, and those that compilers know.
 _TAKEN = MATH | {
     "abort", "abs", "free", "main", "malloc", "memcmp", "memcpy", "memmove", "memset",
-    "posix_memalign", "sched_yield", "syscall", "usleep",
+    "posix_memalign", "sched_yield", "syscall", "usleep", "printf", "puts", "putchar", "read", "write", "exit",
+    "calloc", "realloc", "strlen", "strcmp", "strcpy", "signal", "time", "index", "rindex", "j0", "j1", "jn", "y0",
+    "y1", "yn",
 }  # fmt: skip
+
+
+def _means_something(name: str) -> bool:
+    """Whether a name is a word of C or C++, or is defined by a header of the standard library."""
+    return name in _KEYWORDS or name in _DEFINED or _STANDARD.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class Entry:
             raise ArgumentError(f"{what}: letters, digits and _ are needed; pass name=...")
         if self.name in _KEYWORDS:
             raise ArgumentError(f"{what}, a word of C or C++; pass name=...")
-        if self.name in _TAKEN or self.name == self.artifact.symbol:
+        if self.name in _TAKEN or _means_something(self.name) or self.name == self.artifact.symbol:
             raise ArgumentError(f"{what}, which means something else; pass name=...")
 
     @property
@@ -78,7 +89,7 @@ class Entry:
         for given in (*[param.name for param in self.artifact.params], *self.artifact.scalars):
             name = re.sub(r"\W", "_", given, flags=re.ASCII)
             name = f"_{name}" if name[:1].isdigit() or not name else name
-            while name in taken or name in _KEYWORDS:
+            while name in taken or _means_something(name):
                 name += "_"
             taken[name] = None
         return list(taken)

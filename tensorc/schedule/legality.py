@@ -460,9 +460,21 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
     moving = {var for e in write.indices for var in variables(e)}
     if not variables(writer.node.predicate) & above <= moving:
         return None  # an iteration past the end of an axis that does not tell where it stores, stores nothing
+    if not is_const(writer.node.predicate, True) and not _is_one_to_one(write):
+        return None  # what such an iteration leaves out may be an element that others store
     if not is_reached(writer, above | moving):
         return None
     return _ranges(write, shared)
+
+
+def _is_one_to_one(write: Touch) -> bool:
+    """Whether iterations with or without the predicate would store to elements of their own."""
+    loops = (*write.block.loops, *write.inner)
+    used = [loop for loop in loops if any(uses(e, (loop.var,)) for e in write.indices)]
+    domain = write.block.domain()
+    for loop in write.inner:
+        domain = domain.bind(loop.var, loop.start, loop.extent)
+    return is_injective(write.indices, used, domain)
 
 
 def is_reached(place: Place, but_for: Collection[Var] = ()) -> bool:

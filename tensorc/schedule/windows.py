@@ -187,7 +187,7 @@ def same_instances(
 ) -> Stmt | None:
     """A block of these iterators in copies of the loops around a block, which runs when that does; None
     where the loops that it leaves out are needed to tell."""
-    node, domain = place.node, place.domain()
+    node = place.node
     loops = place.loops[len(near.loops) :]
     needed = [it.binding for it in iters] + [node.predicate]
     kept: list[For] = []
@@ -195,7 +195,7 @@ def same_instances(
         if any(uses(each, (loop.var,)) for each in needed):
             kept.append(loop)
             needed += [loop.start, loop.extent]
-        elif not can_prove(loop.extent >= 1, domain):
+        elif not can_prove(loop.extent >= 1, place.up_to(loop).domain()):
             return None
     reducing = {v for it in node.iters if it.kind == "reduce" for v in variables(it.binding)}
     if uses(node.predicate, reducing):

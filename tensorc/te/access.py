@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorc.arith import LARGEST, Domain, Interval, affine, bounds, can_prove
+from tensorc.arith.affine import linear
+from tensorc.arith.bounds import exact
 from tensorc.dtypes import int64
 from tensorc.errors import ExpressionError
 from tensorc.ir.expr import (
@@ -25,11 +27,13 @@ from tensorc.ir.expr import (
     Load,
     Not,
     Or,
+    Sub,
     Var,
     as_index,
     logical_and,
     logical_not,
     logical_or,
+    select,
 )
 from tensorc.ir.printer import show
 from tensorc.ir.walk import children, rewrite, substitute, uses, variables, walk_expr
@@ -92,12 +96,25 @@ def with_ranges(found: Sequence[Demand], axes: Axes) -> tuple[Demand, ...]:
         loads = [e for e in walk_expr(extent) if type(e) is Load]
         if not loads or take_off(extent)[1] or can_prove(extent <= LARGEST, Domain()):
             continue
+        length = extent
         if any([d.high and not (d.guards or d.reached) and affine(d.index).coefficient(var) > 0 for d in found]):
+            length = as_index(0)
+        length = _unless_it_wraps(extent, length)
+        if type(length) is Const:
             continue
         using = [at for at, d in enumerate(result) if any([uses(e, (var,)) for e in (d.index, *d.guards)])]
         at = using[0] if using else len(result)
-        result.insert(at, Demand(loads[0], 0, extent, (), False, True, var.name))
+        result.insert(at, Demand(loads[0], 0, length, (), False, True, var.name))
     return tuple(result)
+
+
+def _unless_it_wraps(extent: Expr, length: Expr) -> Expr:
+    """A length, or the largest number where the ends of the range are so far apart that their difference wraps."""
+    if type(extent) is not Sub or exact(*linear(extent), Domain()):
+        return length
+    hi, lo = extent.a, extent.b
+    wraps = ((hi ^ lo) & (hi ^ extent)) < 0
+    return select(wraps, Const(int64.max, int64), length)
 
 
 def _sizes(stage: Tensor) -> tuple[Expr, ...]:

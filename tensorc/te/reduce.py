@@ -16,6 +16,7 @@ from tensorc.ir.expr import (
     if_then_else,
     logical_and,
     logical_or,
+    minimum,
     node,
     sub,
 )  # fmt: skip
@@ -126,6 +127,8 @@ def _from_range(name: str, pair) -> tuple[int | Expr, int | Expr]:
 def _end(what: str, which: str, value) -> int | Expr:
     value = value.value if type(value) is Const else value
     if isinstance(value, Expr):
+        if value.dtype.name == "uint64":  # what no int64 is makes a range that is refused as too long, not an empty one
+            return as_index(minimum(value, Const(int64.max, value.dtype)))
         if value.dtype.is_int:
             return as_index(value)
         raise ExpressionError(f"{what}: the {which} end is {value.dtype}, not an integer")

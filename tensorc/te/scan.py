@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from tensorc.arith import Domain, can_prove
 from tensorc.errors import ExpressionError
-from tensorc.ir.expr import Expr, Load, Var, index, sub
+from tensorc.ir.expr import Expr, IfThenElse, Load, Var, index, sub
 from tensorc.ir.printer import show
 from tensorc.ir.stmt import Block, Check, For, Stmt, seq
-from tensorc.ir.walk import walk_expr
-from tensorc.te.access import Axes, Demand, demands, reads_of, with_ranges, written
+from tensorc.ir.walk import children
+from tensorc.te.access import Axes, Demand, demands, negate, reads_of, with_ranges, written
 from tensorc.te.assume import take_off
 from tensorc.te.maker import Description, Maker
 from tensorc.te.math import const
@@ -150,7 +151,7 @@ def _cells(what: str, axis: int, updates, states) -> tuple[_Cell, ...]:
             continue
         time = times[stage]
         cells.append(_Cell(stage, time))
-        for load, tensor in _loads(stage):
+        for load, tensor, _ in _loads(stage, Domain()):
             if tensor in states or not (order.get(tensor) or tensor in updates):
                 continue
             at = [n for n, e in enumerate(load.indices) if e is time]
@@ -178,13 +179,48 @@ def _visit(tensor: Tensor, states, order: dict[Tensor, bool]) -> bool:
     return order[tensor]
 
 
-def _loads(stage: Tensor) -> Iterator[tuple[Load, Tensor]]:
-    """The loads in the definition of a stage, and the tensors that they are from."""
+def _loads(stage: Tensor, domain: Domain) -> Iterator[tuple[Load, Tensor, Domain]]:
+    """The loads in the definition of a stage, the tensors that they are from, and what is known where they are read."""
+    axes = _axes(stage)
+    around = _bound(domain, axes[: len(stage.axes)])
+    inside = _bound(around, axes[len(stage.axes) :])
     for sibling in stage.siblings:
-        for root in (sibling.body, sibling.init, *sibling.reduce_extents):
-            for expr in () if root is None else walk_expr(root):
-                if type(expr) is Load and isinstance(expr.buffer, TensorBuffer):
-                    yield expr, expr.buffer.tensor
+        ranges = zip(sibling.reduce_extents, repeat(around))
+        for root, known in ((sibling.body, inside), (sibling.init, around), *ranges):
+            for load, reached in () if root is None else _guarded_loads(root, known, {}):
+                if isinstance(load.buffer, TensorBuffer):
+                    yield load, load.buffer.tensor, reached
+
+
+def _bound(domain: Domain, axes: Axes) -> Domain:
+    for var, extent in axes:
+        plain, promised = take_off(extent)
+        for condition in promised:
+            domain = domain.given(condition, loads=True)
+        domain = domain.bind(var, 0, plain)
+    return domain
+
+
+def _guarded_loads(
+    expr: Expr, domain: Domain, seen: dict[tuple[int, int], Domain]
+) -> Iterator[tuple[Load, Domain]]:
+    """The loads in an expression, each with the domain in which it is evaluated; `seen` keeps the domains alive, so
+    that their ids stay different."""
+    if (id(expr), id(domain)) in seen:
+        return
+    seen[id(expr), id(domain)] = domain
+    if type(expr) is IfThenElse:
+        yield from _guarded_loads(expr.condition, domain, seen)
+        condition, promised = take_off(expr.condition)
+        for promise in promised:
+            domain = domain.given(promise, loads=True)
+        yield from _guarded_loads(expr.true, domain.given(condition, loads=True), seen)
+        yield from _guarded_loads(expr.false, domain.given(negate(condition), loads=True), seen)
+        return
+    for operand in children(expr):
+        yield from _guarded_loads(operand, domain, seen)
+    if type(expr) is Load:
+        yield expr, domain
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -201,16 +237,13 @@ class _Scan(Maker):
     def check_order(self) -> None:
         """Refuse a step that may read one that is not computed yet."""
         for cell in self.cells:
-            domain = Domain()
-            for var, extent in zip(cell.stage.axes, cell.stage.buffer.shape):
-                domain = domain.bind(var, 0, extent)
+            runs = Domain()
             for condition in self._runs(cell.time):
-                domain = domain.given(condition)
-            for load, tensor in _loads(cell.stage):
+                runs = runs.given(condition)
+            for load, tensor, inside in _loads(cell.stage, runs):
                 if tensor not in self.states:
                     continue
                 at, promised = take_off(load.indices[self.axis])
-                inside = domain
                 for condition in promised:
                     inside = inside.given(condition, loads=True)
                 if not can_prove(at < cell.time, inside):

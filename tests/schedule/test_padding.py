@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import tensorc as tc
+from tensorc import te
+from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule import Schedule, Trace
@@ -404,3 +407,15 @@ def test_decompose_padding_refuses_other_loops():
     assert refusal(decompose_padding, parallel(pad, "P.i"), "P", "P.i") == (
         "decompose_padding(block 'P', loop 'P.i'): loop 'P.i' is parallel; do this while it is serial"
     )
+
+
+def test_a_range_that_is_loaded_has_no_padding():
+    A, L = te.placeholder((9,), name="A"), te.placeholder((), "int64", name="L")
+
+    def total(i):
+        k = te.reduce_axis((0, L[()]), name="k")
+        return te.sum(A[k], axis=k)
+
+    s = tc.schedule([A, L, te.compute((4,), total, name="C")])
+    with pytest.raises(ScheduleError, match="the range of 'k' is loaded, and a padded copy would be as long"):
+        s.pad_einsum("C", (4, 4))

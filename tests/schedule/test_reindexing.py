@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import tensorc as tc
+from tensorc import te
 from tensorc.errors import ScheduleError
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
@@ -358,3 +360,11 @@ def test_a_copy_in_a_nest_with_other_blocks_refuses():
     assert refusal(reindex_cache_write, never, *args) == refused
     shared = parse(SUMS.replace("io in 0 .. 3", "io in 0 .. 3 parallel"))
     assert_same(shared, reindex_cache_write(shared, *args)[0])
+
+
+def test_a_copy_is_not_made_where_the_block_never_runs():
+    n = te.var("n")
+    A = te.placeholder((n, 1), name="A")
+    s = tc.schedule([A, te.compute((n, 1), lambda i, j: A[0, j], name="C")])
+    with pytest.raises(ScheduleError, match="where the block does not run, its index of 'A' may lie outside"):
+        s.reindex("C", "A")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tensorc as tc
+from tensorc import te
 from tensorc.errors import ScheduleError
 from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
@@ -468,3 +470,36 @@ function main(A: float32[16], out B: float32[16])
 """)
     with pytest.raises(ScheduleError, match="reads elements of buffer 'T' that block 'T' writes in later iterations"):
         reverse_compute_at(function, "B", "i.1")
+
+
+def test_the_place_that_is_read_does_not_tell_an_extent():
+    """Of a diagonal the producer stores just that, whether its length is a number or not."""
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    T = te.compute((n, n), lambda i, j: A[j] + 1.0, name="T")
+    s = tc.schedule([A, te.compute((n,), lambda i: T[i, n - 1 - i] * 2.0, name="C")])
+    s.reverse_compute_inline("C")
+    assert "if n == i + j + 1" in s.show()
+    data = np.arange(5, dtype="f4")
+    assert np.array_equal(interpret(s.function, data), (data[::-1] + 1) * 2)
+
+
+def test_a_step_past_the_end_of_a_row_leaves_out_an_element_of_the_next():
+    """The elements lie in one row, so that the predicate alone tells which ones a loop of seven steps makes."""
+    function = parse("""
+function main(out B: float32[4])
+  alloc T: float32[4]
+  for i in 0 .. 4
+    for j in 0 .. 7
+      block T
+        spatial i: 2 = i
+        spatial j: 2 = j
+        where i < 2 and j < 2
+        T[i * 2 + j] = float32(1.0)
+  for k in 0 .. 4
+    block B
+      spatial k: 4 = k
+      B[k] = T[k]
+""")
+    with pytest.raises(ScheduleError, match="reads elements of buffer 'T' that block 'T' writes in later iterations"):
+        reverse_compute_at(function, "B", "j")

@@ -132,3 +132,47 @@ def test_promises_and_guards_spare_the_checks():
     ):
         step = te.compute((9,), lambda t: read(state[t - 1]), name="step")
         assert "check" not in str(tc.schedule([follow, te.scan(first, step, state, name="at")]).show())
+
+
+def _sums(body, steps=1):
+    """A scan that starts with ones."""
+    T = te.var("T")
+    state = te.placeholder((T,), "int64", name="state")
+    first = te.compute((steps,), lambda t: 1, dtype="int64", name="first")
+    return tc.build([te.scan(first, te.compute((T,), lambda t: body(state, t), name="step"), state)], cache=False)
+
+
+def _sum(range_, term, **rest):
+    k = te.reduce_axis(range_, name="k")
+    return te.sum(term(k), axis=k, **rest)
+
+
+@pytest.mark.parametrize(("body", "steps", "expected"), (
+    (lambda s, t: _sum(3, lambda k: s[t - 1 - k]), 3, [1, 1, 1, 3, 5, 9, 17, 31]),
+    (lambda s, t: _sum((0, t), lambda k: s[k]), 1, [1, 1, 2, 4, 8, 16, 32, 64]),
+    (lambda s, t: _sum((0, t), lambda k: s[k] * s[t - 1 - k]), 1, [1, 1, 2, 5, 14, 42, 132, 429]),
+    (lambda s, t: te.if_then_else(t >= 2, s[t - 1] + s[te.maximum(t - 2, 0)], s[t - 1]), 1, [1, 1, 2, 3, 5, 8, 13, 21]),
+))
+def test_a_step_looks_back_at_many(body, steps, expected):
+    assert _sums(body, steps)(T=8).tolist() == expected
+
+
+def test_a_step_may_not_look_at_itself():
+    with pytest.raises(tc.ExpressionError, match="is not proved to be a step before 't'"):
+        _sums(lambda s, t: _sum((0, t + 1), lambda k: s[k]))
+    with pytest.raises(tc.ExpressionError, match="is not proved to be a step before 't'"):
+        _sums(lambda s, t: te.if_then_else(t >= 2, s[t - 1], s[t]))
+
+
+@pytest.mark.parametrize("pick", (te.argmin, te.argmax))
+@pytest.mark.parametrize("width", (5, 64))
+def test_the_place_of_the_least_of_a_step(pick, width):
+    state = te.placeholder((4, width), "int32", name="state")
+    k = te.reduce_axis(width, name="k")
+    first = te.compute((1, width), lambda t, i: te.cast((i * 7) % width, "int32"), name="first")
+    step = te.compute((4, width), lambda t, i: te.cast(pick(state[t - 1, k], axis=k), "int32") - state[t - 1, i])
+    found = tc.build([te.scan(first, step, state)], cache=False)()
+    expected = [np.arange(width, dtype="i4") * 7 % width]
+    for _ in range(3):
+        expected.append(getattr(np, pick.__name__)(expected[-1]).astype("i4") - expected[-1])
+    assert np.array_equal(found, expected)

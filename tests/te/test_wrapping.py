@@ -163,11 +163,14 @@ def test_ragged_ranges_that_wrap(ends, scale):
 
     kernel = tc.build([starts, values, te.compute((n,), row, name="y")], cache=False)
     given, y = guarded(np.array(ends)), guarded(np.full(1, np.nan, "float32"))
+    count = ends[1] - ends[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        count = int(given[1] - given[0])
         places = [int((given[0] + k) * scale) for k in range(min(count, 100))]
-    if any(place < 0 for place in places):
+    if not -(2**63) <= count < 2**63:  # further apart than an index can tell
+        with pytest.raises(tc.ArgumentError, match="range of k: 9223372036854775807 elements .* are the most"):
+            kernel(given, guarded(np.ones(8, "float32")), y)
+    elif any(place < 0 for place in places):
         with pytest.raises(tc.ArgumentError, match="is outside 0..7"):
             kernel(given, guarded(np.ones(8, "float32")), y)
     elif count < 100:
@@ -238,3 +241,17 @@ def test_products_of_sizes_that_wrap():
     assert kernel(np.zeros((0, 3), "int8"), ones, flags).tolist() == [1.0] * 3 + [0.0] * 6
     with pytest.raises(tc.ArgumentError, match=r"indices are past what 64 bits hold where N = 1099511627776, n = 9000"):
         kernel(np.zeros((0, 2**40), "int8"), ones, np.ones(9000, "int8"))
+
+
+def test_lengths_of_uint64_that_no_index_is():
+    lengths = te.placeholder((1,), "uint64", name="lengths")
+
+    def row(i):
+        k = te.reduce_axis((0, lengths[i]), name="k")
+        return te.sum(te.const(1, "int64"), axis=k)
+
+    kernel = tc.build([lengths, te.compute((1,), row, name="y")], cache=False)
+    assert kernel(np.array([5], "u8"))[0] == 5
+    for length in (2**63, 2**64 - 1):
+        with pytest.raises(tc.ArgumentError, match="range of k: 9223372036854775807 elements .* are the most"):
+            kernel(np.array([length], "u8"))

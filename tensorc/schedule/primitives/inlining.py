@@ -249,9 +249,10 @@ def _solved(
     spatial = [it for it in block.iters if not is_const(it.extent, 1)]
     values: dict[Var, Expr] = {it.var: index(0) for it in block.iters if it not in spatial}
     domain = block_domain(source.node, Domain())
+    own = {it.var for it in spatial}  # other variables are extents, which are known
     for mine, its in zip(indices, made.indices):
         form = affine(mine)
-        unknown = [atom for atom, _ in form.terms if not variables(atom) <= values.keys()]
+        unknown = [atom for atom, _ in form.terms if not variables(atom) & own <= values.keys()]
         if len(unknown) == 1 and type(unknown[0]) is Var and form.coefficient(unknown[0]) == 1:
             rest = tuple([term for term in form.terms if term[0] is not unknown[0]])
             known = substitute(Affine(rest, form.constant).to_expr(), values)

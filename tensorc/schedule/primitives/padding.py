@@ -34,7 +34,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.reducer import identity, update_of
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store
-from tensorc.ir.walk import replace_buffers, substitute, substitute_stmt, uses
+from tensorc.ir.walk import replace_buffers, substitute, substitute_stmt, uses, walk_expr
 from tensorc.schedule.legality import (
     CONCURRENT,
     are_reads_covered,
@@ -97,6 +97,10 @@ def pad_einsum(
     node: Block = place.node
     loops = own_loops(place, step)
     iters = _rounded(place, padding, step)
+    for it in iters:
+        if any(type(e) is Load for e in walk_expr(it.extent)):
+            reason = f"the range of {it.var.name!r} is loaded, and a padded copy would be as long"
+            refuse(function, f"{step}: {reason}", block)
     padded = {old.var: old for old, new in zip(node.iters, iters) if new is not old}
     operation, factors = _einsum(place, padded, step)
     store = _stored(place, padded, step)
