@@ -113,7 +113,7 @@ def test_which_reductions_are_stencils(tensors, is_stencil):
 
 
 def test_vectors_go_over_channels_or_along_rows():
-    over = plan(depthwise(28, 28, 192))
+    over = plan(depthwise(12, 12, 192))
     assert (over.column, over.lanes, over.row, over.rows, over.beside, over.across) == ("c", 16, "h", 2, "w", 4)
     assert (over.place, over.rolls, over.edges) == ("h", True, 0)
     along = plan(depthwise(28, 28, 192, layout="NCHW"))
@@ -124,7 +124,32 @@ def test_vectors_go_over_channels_or_along_rows():
     assert plan(depthwise(28, 28, 192), NARROW).lanes == 8
 
 
-def test_a_large_image_is_not_padded_in_memory():
+@pytest.mark.parametrize(
+    ("tensors", "is_implicit"),
+    [
+        (depthwise(28, 28, 192), True),
+        (depthwise(14, 14, 192), True),
+        (depthwise(14, 14, 192, 2), True),  # the fewer the results, the more copies there are for each
+        (depthwise(12, 12, 192), False),  # most tiles are at an edge
+        (depthwise(14, 14, 200), False),  # guards of more vectors, which are half as long
+        (depthwise(112, 112, 96, 1, 5, padding=2), False),  # copies are few beside so many taps
+        (depthwise(112, 112, 96, 2, 5, padding=2), True),
+    ],
+)
+def test_padding_is_decided_at_the_edges_where_copies_would_take_longer(tensors, is_implicit):
+    assert tc.default_schedule(tensors, TARGET, threads=1).decisions["C.implicit"] == is_implicit
+
+
+@pytest.mark.parametrize("kernel", (5, 7))
+def test_tiles_keep_their_size_with_many_taps(kernel):
+    """Few accumulators would wait for one another."""
+    over = plan(depthwise(56, 56, 64, 1, kernel, padding=kernel // 2))
+    assert (over.rows, over.across) == (2, 4)
+    along = plan(depthwise(56, 56, 64, 1, kernel, layout="NCHW", padding=kernel // 2))
+    assert along.rows == 4
+
+
+def test_an_image_is_not_padded_in_memory():
     s = tc.default_schedule(depthwise(112, 112, 96), TARGET, threads=1)
     assert s.decisions["C.implicit"] is True and "C_pad" not in [str(block) for block in s.blocks()]
     assert dict(s.recipes) == {"C": "stencil", "C_pad": "stencil"}
@@ -192,15 +217,24 @@ def test_the_answer_stays(tensors, threads):
 
 @pytest.mark.parametrize("threads", (1, 2))
 @pytest.mark.parametrize(
-    "tensors", [depthwise(49, 57, 120), depthwise(60, 60, 100, 2), activated(52, 45, 130), depthwise(50, 50, 128, 1, 5)]
+    "tensors",
+    [
+        depthwise(49, 57, 120),
+        depthwise(60, 60, 100, 2),
+        activated(52, 45, 130),
+        depthwise(50, 50, 128, 1, 5),
+        depthwise(30, 33, 20, 2, 7, padding=3),
+        depthwise(14, 15, 32, 2),
+    ],
 )
-def test_the_answer_of_large_images_stays(tensors, threads):
+def test_the_answer_stays_where_padding_is_decided_at_the_edges(tensors, threads):
     """Compared with a plain nest, as the interpreter would be slow."""
-    assert tc.default_schedule(tensors, threads=threads).decisions["C.implicit"]
+    knobs = {"C.implicit": True}
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-3, 4, t.shape).astype("float32") for t in tensors[:-1]]
     plain = tc.build(tc.schedule(tensors), cache=False)(*arrays)
-    np.testing.assert_array_equal(tc.build(tensors, threads=threads, cache=False)(*arrays), plain)
+    kernel = tc.build(tensors, threads=threads, schedules=knobs, cache=False)
+    np.testing.assert_array_equal(kernel(*arrays), plain)
 
 
 def check(tensors, threads: int = 1):

@@ -27,6 +27,8 @@ UNROLLED = 80  # updates of a vector that the code of a tile may have
 ROWS = 4  # of a tile along whose rows vectors go
 TILE = (2, 4)  # rows and columns of one whose vectors go over channels
 WIDEST_STEP = 4  # between the elements of a vector, up to which they are loaded as one and picked
+PARTIAL = 1.5  # times that guards take longer where columns do not fill whole registers
+COPY = 9  # updates that take as long as to copy an element of padding and what it surrounds
 IMPLICIT = 2  # columns of a tile where its code is there once with guards and once without
 UNKNOWN_EXTENT = 256
 
@@ -113,11 +115,12 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
         place, rolls = None, False
     edges = 0
     if place is not None and rolls and not along and row is image[0] and group.prologue is not None:
-        pays = _is_pad(group.prologue, slides) and window.size is not None and window.size * window.itemsize > target.l2
         least = _edges(pattern, window, row, rows)
         few = min(across, IMPLICIT)
-        pays = pays and min(_size(row) // rows, _size(beside or row) // few) > 2 * least + 8
-        if pays and knobs.choice("implicit", (True, False), default=True):
+        tiles = min(_size(row) // rows, _size(beside or row) // few)
+        possible = tiles > 2 * least and window.size is not None and _is_pad(group.prologue, slides)
+        pays = _spares_copies(pattern, window, tiles, _size(column) % target.lanes(pattern.itemsize) == 0)
+        if possible and knobs.choice("implicit", (True, False), default=pays):
             edges, place, rolls, across = least, None, False, few
     step = window.stride(column.name) or 1
     split = step > 1 and place is not None and not rolls and window.plain[-1] is None
@@ -290,7 +293,7 @@ def _lanes(column: Axis, lanes: int) -> int:
 
 
 def _tile(pattern: Pattern, row: Axis | None, beside: Axis | None, along: bool) -> tuple[int, int]:
-    taps = math.prod(map(_size, pattern.reduce))
+    taps = _size(pattern.reduce[-1])  # the others stay loops if together they are too many
     rows = min(ROWS if along else TILE[0], _size(row)) if row else 1
     across = min(TILE[1], _size(beside)) if beside else 1
     while rows * across > 1 and rows * across * taps > UNROLLED:
@@ -301,6 +304,17 @@ def _tile(pattern: Pattern, row: Axis | None, beside: Axis | None, along: bool) 
 def _is_pad(stage: Pattern, slides: list[Axis]) -> bool:
     """Whether a stage does little more than to move what it reads."""
     return stage.cost <= len(slides) and len(stage.loads) == 1
+
+
+def _spares_copies(pattern: Pattern, window: Access, tiles: int, fills: bool) -> bool:
+    """Whether copies of padding cost enough, beside the taps, for code of its own at the edges: with more taps, more of
+    the tiles are at these, and each has more guards. `fills`: the columns fill whole registers."""
+    if window.size is None:
+        return False
+    taps = math.prod(map(_size, pattern.reduce))
+    copies = window.size / math.prod([_size(axis) for axis in pattern.spatial if axis.name in window.axes])
+    guards = taps * taps * (1 if fills else PARTIAL)
+    return COPY * copies >= taps and COPY * copies * tiles >= guards
 
 
 def _edges(pattern: Pattern, window: Access, row: Axis, rows: int) -> int:
