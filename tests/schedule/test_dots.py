@@ -30,6 +30,7 @@ def test_three_columns_take_vectors_along_the_depth():
 
 @pytest.mark.parametrize("tensors", (
     product(64, 16, 256),  # a vector of columns
+    product(64, 0, 256),  # no columns at all
     product(64, 3, 8),  # not deep enough for a vector
     product(64, 3, 256, transpose_a=True),  # rows that do not lie along the depth
 ))

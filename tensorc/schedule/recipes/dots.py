@@ -75,7 +75,7 @@ def decide(pattern: Pattern, column: Axis, knobs: Knobs, target: Target, threads
 def _operands(pattern: Pattern, column: Axis, target: Target) -> tuple[Access, Access, Axis] | None:
     """The operand that lies along the depth, the one with the columns, and the rows."""
     lanes = target.lanes(pattern.itemsize)
-    if column.extent is None or column.extent >= lanes or not pattern.has_lanes or len(pattern.loads) != 2:
+    if not 0 < (column.extent or 0) < lanes or not pattern.has_lanes or len(pattern.loads) != 2:
         return None
     deep, wide = sorted(pattern.loads, key=lambda load: column.name in load.axes)
     if column.name in deep.axes or deep.buffer == wide.buffer or deep.wide is not None or wide.wide is not None:
