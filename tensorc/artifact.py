@@ -41,6 +41,9 @@ class Artifact:
     Where numbers depend on the scalars, `sizes` is the symbol of `void g(const int64 *scalars, int64 *sizes)`, which
     writes `workspace`, `thread_workspace`, `flops`, `bytes` (these fields are 0 then) and the extents `derived`, whose
     texts are expressions over the scalars. Empty: the fields tell.
+
+    `bound` are inputs of constant shapes that follow `params` in `buffers`; whoever loads the code holds them, and no
+    call is given them.
     """
 
     name: str
@@ -60,3 +63,4 @@ class Artifact:
     bitcode: builtins.bytes = b""
     sizes: str = ""
     derived: tuple[str, ...] = ()
+    bound: tuple[Param, ...] = ()

@@ -17,7 +17,7 @@ from tensorc.artifact import Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError
 
-__all__ = ["Signature"]
+__all__ = ["Signature", "address", "constant_array"]
 
 _CPU_DEVICES = (1, 3, 11, 13)  # DLPack's codes: plain, pinned and managed memory
 
@@ -130,6 +130,20 @@ class Signature:
                 reason = "no array determines it" if name in self.undetermined else "only the output tells"
                 raise _Refusal(f"{name} is not given; {reason}: pass {name}=...")
         return {name: int(value) for name, value in named.items()}
+
+
+def constant_array(param: Param, given: object) -> np.ndarray:
+    """A plain array over the memory of what is given once for a parameter of a constant shape; it may have strides.
+
+    Raises ArgumentError for what is no array, and for another shape or type.
+    """
+    try:
+        array = _as_array(given, param)
+        _check_type(f"argument {param.name}", param, dtype(param.dtype).numpy, array)
+        _check_extents(f"argument {param.name}", param, array, {}, ())
+    except _Refusal as refusal:
+        raise ArgumentError(f"constants: {refusal}") from None
+    return array
 
 
 def _type_text(param: Param) -> str:

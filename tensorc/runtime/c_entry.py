@@ -6,6 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from tensorc.artifact import ERROR_WORDS, Artifact, Param
 from tensorc.dtypes import dtype
 from tensorc.errors import ArgumentError
@@ -53,7 +55,7 @@ def _means_something(name: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The C function `name` of a kernel. `threads` is None where its loops run in the caller's
-    thread alone.
+    thread alone; `bound` are the arrays that the kernel holds.
 
     Raises ArgumentError for a name that no C function can have.
     """
@@ -61,6 +63,7 @@ class Entry:
     artifact: Artifact
     name: str
     threads: int | None = None
+    bound: tuple[np.ndarray, ...] = ()
 
     def __post_init__(self):
         what = f"kernel {self.artifact.name}: a C function cannot be named {self.name!r}"
@@ -101,18 +104,21 @@ class Entry:
         sizes = [f"%s{number}" for number in range(len(artifact.scalars))]
         declared = [*[f"ptr {name}" for name in pointers], *[f"i64 {name}" for name in sizes]]
         values = [f"i64 {size}" for size in (*sizes, self.threads or 1)]
+        bound = [f"@{self.name}.bound.{number}" for number in range(len(self.bound))]
+        buffers = [f"ptr {name}" for name in (*pointers, *bound)]
         lines = [
+            *[_data(name, array) for name, array in zip(bound, self.bound)],
             f"declare i32 @{artifact.symbol}(ptr, ptr, ptr, ptr)",
             f"declare void @{artifact.sizes}(ptr, ptr)" if artifact.sizes else "",
             BLOCKS if self.keeps_workspace else "",
             f"define signext i32 @{self.name}({', '.join(declared)}) nounwind {{",
             "entry:",
-            f"  %buffers = alloca [{len(pointers) or 1} x ptr], align 8",
+            f"  %buffers = alloca [{len(buffers) or 1} x ptr], align 8",
             f"  %scalars = alloca [{len(values)} x i64], align 8",
             f"  %error = alloca [{ERROR_WORDS} x i64], align 8",
             *_check_alignment(artifact.params),
             "fine:",
-            *_fill("buffers", [f"ptr {pointer}" for pointer in pointers]),
+            *_fill("buffers", buffers),
             *_fill("scalars", values),
             *self._call(),
             "}",
@@ -232,6 +238,13 @@ def _describe(param: Param) -> str:
     if param.strides is None and all(isinstance(n, int) for n in param.shape):
         text += f", {size} bytes"
     return f"{text}, output" if param.is_output else text
+
+
+def _data(name: str, array: np.ndarray) -> str:
+    """A constant of the module with the bytes of an array."""
+    texts = np.array([list(b"\\%02X" % byte) for byte in range(256)], np.uint8)
+    text = texts[np.frombuffer(array.tobytes(), np.uint8)].tobytes().decode()
+    return f'{name} = internal constant [{array.nbytes} x i8] c"{text}", align 64'
 
 
 def _fill(array: str, values: list[str]) -> list[str]:

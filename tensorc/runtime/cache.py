@@ -197,11 +197,13 @@ def _decode(key: str, data: bytes) -> Artifact | None:
         if meta.pop("key") != key or meta.keys() != _META:
             return None
         params = tuple(_param(item) for item in meta.pop("params"))
+        bound = tuple(_param(item) for item in meta.pop("bound"))
         scalars, derived = tuple(meta.pop("scalars")), tuple(meta.pop("derived"))
         code, bitcode = payload[start:end], payload[end:]
         return Artifact(
-            params=params, scalars=scalars, derived=derived, code=code, bitcode=bitcode, **meta
-        )
+            params=params, bound=bound, scalars=scalars, derived=derived, code=code, bitcode=bitcode,
+            **meta,
+        )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

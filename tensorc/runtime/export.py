@@ -10,6 +10,7 @@ import shutil
 import struct
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -46,9 +47,11 @@ def export(
     *,
     name: str | None = None,
     threads: int | None = None,
+    bound: Sequence[np.ndarray] = (),
 ) -> Path:
     """Write a kernel as a shared library (.so), an object (.o) or a static archive (.a), and a C
-    header beside it, whose path is returned.
+    header beside it, whose path is returned. `bound` are the arrays that the kernel holds, which the
+    library will.
 
     The library holds one function, which the header describes; it needs neither Python nor tensorc.
     It is called `name`, by default as the kernel, or as the file if the kernel has no name of its
@@ -71,7 +74,7 @@ def export(
     chosen = _default_name(artifact, path) if name is None else name
     if not isinstance(chosen, str):
         raise ArgumentError(f"export: name is {name!r}, a str is needed")
-    entry = Entry(artifact, chosen, count if artifact.parallel else None)
+    entry = Entry(artifact, chosen, count if artifact.parallel else None, tuple(bound))
     code = _compile(entry)
     needed = _undefined(code)
     libraries = _libraries(entry, needed)

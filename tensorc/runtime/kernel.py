@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tensorc.errors import ArgumentError, InternalError, TargetError, Unsupporte
 from tensorc.report import Report
 from tensorc.runtime import cpu, threads, timing, wrapper
 from tensorc.runtime.arrays import Signature, address
+from tensorc.runtime.constants import settled
 from tensorc.runtime.export import export
 from tensorc.runtime.kinds import Kind, kind_of, tensor_exchange, tensor_makers
 from tensorc.runtime.numba_call import numba_function
@@ -37,12 +38,12 @@ class Kernel:
     an argument does not fit.
 
     Kernels are made by `load`. They may be called from several threads at once and after a fork. A
-    pickled kernel is its artifact.
+    pickled kernel is its artifact, with the arrays that it holds.
     """
 
     __slots__ = (
-        "__weakref__", "_describe", "_library", "_sizes", "_table", "_wrapper", "artifact", "signature",
-        "threads",
+        "__weakref__", "_bound", "_describe", "_library", "_sizes", "_table", "_wrapper", "artifact",
+        "signature", "threads",
     )  # fmt: skip
 
     def __init__(
@@ -50,12 +51,14 @@ class Kernel:
         artifact: Artifact,
         describe: Callable[[str], object] | None = None,
         threads: int | None = None,
+        bound: Sequence[np.ndarray] = (),
     ):
         if not isinstance(artifact, Artifact):
             raise ArgumentError(f"kernels are made by tc.build, not of {artifact!r}")
         self.artifact = artifact
         self.signature = Signature(artifact)  # prints as the refusals do
         self._describe = describe
+        self._bound = tuple([settled(*pair) for pair in zip(artifact.bound, bound, strict=True)])
         self.threads = _thread_count(self, threads)
         self._library = _load_code(artifact)
         makers = tuple(_maker(param) for param in artifact.params)
@@ -63,8 +66,9 @@ class Kernel:
         sizes = self._library[artifact.sizes] if artifact.sizes else 0
         self._sizes = _SIZES(sizes) if sizes else None
         self._table = wrapper.Table(
-            artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers, sizes
-        )
+            artifact, self.address, self.threads, release, _call_slowly, _raise_failed, makers, sizes,
+            [address(array) for array in self._bound],
+        )  # fmt: skip
         offset = _fast_offset()
         self._wrapper = wrapper.wrapper(offset)
         if offset:
@@ -84,9 +88,9 @@ class Kernel:
         """The address of the compiled function, valid as long as the kernel is alive.
 
         Its prototype: `ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)`, of the
-        addresses of the buffers' addresses, of the scalars (int64: the sizes in the artifact's order,
-        then the greatest number of threads), of the workspace and of 16 int64 for an error, as
-        `Artifact` describes it.
+        addresses of the buffers' addresses (those of the arguments, then those of the artifact's
+        `bound`), of the scalars (int64: the sizes in the artifact's order, then the greatest number of
+        threads), of the workspace and of 16 int64 for an error, as `Artifact` describes it.
         """
         return self._library[self.artifact.symbol]
 
@@ -179,7 +183,7 @@ class Kernel:
     ) -> Path:
         """Write a library (.so), object (.o) or archive (.a) and a C header, whose path is returned;
         `export.export` says more."""
-        return export(self.artifact, path, name=name, threads=threads)
+        return export(self.artifact, path, name=name, threads=threads, bound=self._bound)
 
     def numba(self) -> Callable:
         """The kernel as a function that Numba's @njit functions may call, with the arrays that the
@@ -202,8 +206,8 @@ class Kernel:
 
     def __reduce__(self) -> tuple:
         """Pickled, a kernel is its artifact: machine code, which runs only on such a machine, and
-        which has no source to show."""
-        return load, (self.artifact, None, self.threads)
+        which has no source to show; and what it has of constants."""
+        return load, (self.artifact, None, self.threads, self._bound)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.artifact.cpu or self.artifact.triple}>"
@@ -220,10 +224,15 @@ class _Foreign(Kernel):
     __slots__ = ("_refusal",)
 
     def __init__(
-        self, artifact: Artifact, describe: Callable[[str], object] | None, refusal: str
+        self,
+        artifact: Artifact,
+        describe: Callable[[str], object] | None,
+        bound: Sequence[np.ndarray],
+        refusal: str,
     ):
         self.artifact = artifact
         self.signature = Signature(artifact)
+        self._bound = tuple([settled(*pair) for pair in zip(artifact.bound, bound, strict=True)])
         self._describe = describe
         self.threads = 1
         self._sizes = None
@@ -244,19 +253,21 @@ def load(
     artifact: Artifact,
     describe: Callable[[str], object] | None = None,
     threads: int | None = None,
+    bound: Sequence[np.ndarray] = (),
 ) -> Kernel:
     """A callable kernel of an artifact with object code.
 
     `describe(kind)` gives what `Kernel.source` and `Kernel.function` show; `threads` is the
-    greatest number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores.
+    greatest number of threads of a call, by default that of `TENSORC_NUM_THREADS` or the cores;
+    `bound` are arrays for the artifact's `bound`, of their shapes and types, which must not change.
     A kernel of another machine can be looked at and exported; to call it raises TargetError, as does
     loading code that does not link.
     """
     try:
         cpu.check_runs_here(artifact)
     except TargetError as refusal:
-        return _Foreign(artifact, describe, str(refusal))
-    return _fast_type()[0](artifact, describe, threads)
+        return _Foreign(artifact, describe, bound, str(refusal))
+    return _fast_type()[0](artifact, describe, threads, bound)
 
 
 @cache
@@ -327,7 +338,8 @@ def _call_slowly(kernel: Kernel, /, *args, threads: object = None, **named):
         if array is None:
             output = arrays[position] = _make_output(param, values, kind)
             made.append(output)
-    buffers = (ctypes.c_void_p * (len(arrays) or 1))(*(address(a) for a in arrays if a is not None))
+    room = len(arrays) + len(artifact.bound)
+    buffers = (ctypes.c_void_p * (room or 1))(*(address(a) for a in arrays if a is not None))
     scalars = (ctypes.c_int64 * (len(values) + 1))(*(values[n] for n in artifact.scalars), count)
     error = (ctypes.c_int64 * ERROR_WORDS)()
     code = kernel._wrapper.invoke(kernel._table.address, buffers, scalars, error)

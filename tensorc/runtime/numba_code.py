@@ -104,7 +104,8 @@ class Emitter:
         data = [builder.ptrtoint(array.data, word(0).type) for _, array in arrays]
         numbers = [*self.scalars(), word(threads)]
         error = self.words([word(0)] * ERROR_WORDS)
-        operands = [word(self.at.table), self.words(data), self.words(numbers), error]
+        room = [word(0)] * len(self.artifact.bound)
+        operands = [word(self.at.table), self.words([*data, *room]), self.words(numbers), error]
         code = builder.call(self.function(self.at.invoke, 4, 32), operands)
         self.refuse(builder.icmp_signed("==", code, code.type(-1)), "no memory for its workspace", MemoryError)
         self.refuse(builder.icmp_signed("!=", code, code.type(0)), "a check in the kernel failed")

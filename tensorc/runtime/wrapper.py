@@ -5,7 +5,8 @@ and those of torch tensors by torch's DLPack exchange function, once torch has b
 compares them with the table of the kernel, and runs the kernel's code. Whatever it does not know
 how to handle (other objects, keywords, anything that does not fit) goes to the table's Python
 function, which does all checks again and says what is wrong; so nothing here needs to explain
-itself. `invoke` is the same without the checks, for that Python function.
+itself. `invoke` is the same without the checks, for that Python function. It adds the
+buffers that the kernel holds itself, for which there is room after those of the arguments.
 
 Both give the kernel its workspace from a small set of blocks shared by the process: a caller takes
 one by an atomic exchange, so that threads calling side by side settle with one block each.
@@ -21,7 +22,7 @@ import ctypes
 import re
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
 
 import numpy as np
@@ -49,7 +50,7 @@ ONLY_SLOW = 2
 # Words of the header.
 _HEADER = ("function", "params", "inputs", "flags", "slow", "fail", "array", "threads", "keyword",
            "scalars", "workspace", "thread_workspace", "sizes", "tensor", "exchange", "requires_grad",
-           "is_neg")  # fmt: skip
+           "is_neg", "bound", "bound_addresses")  # fmt: skip
 # Words of a parameter's record; the extents follow, and the strides in bytes if `strided`. An
 # extent < 0 is that of scalar -1 - extent, and past the scalars a derived one. What makes an output
 # takes its shape if that is `symbolic`, else nothing.
@@ -74,14 +75,17 @@ class Table:
         fail: object,
         makers: tuple[object, ...],
         sizes: int = 0,
+        bound: Sequence[int] = (),
     ):
         params = artifact.params
+        addresses = (ctypes.c_int64 * (len(bound) or 1))(*bound)
         flags = RELEASE_GIL * release + ONLY_SLOW * _only_slow(artifact)
-        self._objects = [slow, fail, makers, np.ndarray, _THREADS]
+        self._objects = [slow, fail, makers, np.ndarray, _THREADS, addresses]
         header = (
             function, len(params), sum(not p.is_output for p in params), flags, id(slow), id(fail),
             id(np.ndarray), threads, id(_THREADS), len(artifact.scalars), artifact.workspace,
             artifact.thread_workspace, sizes, 0, 0, id(_REQUIRES_GRAD), id(_IS_NEG),
+            len(bound), ctypes.addressof(addresses),
         )  # fmt: skip
         words = [*header]
         self._records: list[int] = []
@@ -137,7 +141,7 @@ def _only_slow(artifact: Artifact) -> bool:
     """Whether a call needs what the table cannot say."""
     named = {n for p in artifact.params for n in p.shape if isinstance(n, str)}
     return (
-        len(artifact.params) > MOST_PARAMS
+        len(artifact.params) + len(artifact.bound) > MOST_PARAMS
         or len(artifact.scalars) > MOST_SCALARS
         or len(artifact.derived) > MOST_DERIVED
         or not named.issuperset(artifact.scalars)

@@ -106,8 +106,8 @@ done:
 """
 
 RUN = """
-; Run the kernel with a workspace; scalars hold the number of threads after the named ones. -1: no
-; memory.
+; Run the kernel with a workspace; scalars hold the number of threads after the named ones, and
+; buffers have room for those that the table binds after the arguments'. -1: no memory.
 define i32 @invoke(ptr %table, ptr %buffers, ptr %scalars, ptr %error) {
 entry:
   %sizes = alloca [$MOST_SIZES x i64], align 16
@@ -117,6 +117,23 @@ entry:
   %fixed0 = field i64 %table, $H_workspace
   %each0 = field i64 %table, $H_thread_workspace
   %measure = field ptr %table, $H_sizes
+  %nbound = field i64 %table, $H_bound
+  %none.bound = icmp eq i64 %nbound, 0
+  br i1 %none.bound, label %bound, label %bind
+bind:
+  %arguments = field i64 %table, $H_params
+  %rest = getelementptr ptr, ptr %buffers, i64 %arguments
+  %addresses = field ptr %table, $H_bound_addresses
+  br label %bind.one
+bind.one:
+  %n = phi i64 [ 0, %bind ], [ %n1, %bind.one ]
+  %address = field ptr %addresses, %n
+  %place = getelementptr ptr, ptr %rest, i64 %n
+  store ptr %address, ptr %place
+  %n1 = add i64 %n, 1
+  %bind.more = icmp ult i64 %n1, %nbound
+  br i1 %bind.more, label %bind.one, label %bound
+bound:
   %constant = icmp eq ptr %measure, null
   br i1 %constant, label %sum, label %ask
 ask:                                              ; they depend on the scalars
@@ -125,8 +142,8 @@ ask:                                              ; they depend on the scalars
   %each1 = field i64 %sizes, 1
   br label %sum
 sum:
-  %fixed = phi i64 [ %fixed0, %entry ], [ %fixed1, %ask ]
-  %each = phi i64 [ %each0, %entry ], [ %each1, %ask ]
+  %fixed = phi i64 [ %fixed0, %bound ], [ %fixed1, %ask ]
+  %each = phi i64 [ %each0, %bound ], [ %each1, %ask ]
   %part = mul i64 %each, %threads
   %size = add i64 %fixed, %part
   %any = icmp ne i64 %size, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tensorc.arith import affine
@@ -46,7 +46,8 @@ class Access:
     iterator that its index consists of, if it is just one; those in `whole` run through all of a dimension of a
     row-major buffer. `size` is the buffer's element count. `wide` names the type
     that all loads of a buffer of floats are cast to, if there is one and it has more bytes. `is_guarded` tells that a
-    condition decides whether the element is read. `dims` are the iterators in the index of each dimension.
+    condition decides whether the element is read, `is_constant` that the buffer holds the same at every call. `dims`
+    are the iterators in the index of each dimension.
     """
 
     buffer: str
@@ -59,6 +60,7 @@ class Access:
     wide: str | None = None
     is_guarded: bool = False
     dims: tuple[frozenset[str], ...] = ()
+    is_constant: bool = False
 
     def stride(self, axis: str) -> int | None:
         """Elements that a step of the axis moves the address by; None if that is not one number."""
@@ -118,9 +120,11 @@ class Group:
     is_alone: bool = False
 
 
-def pattern(block: Block, loops: Mapping[str, int | None] | None = None) -> Pattern:
+def pattern(
+    block: Block, loops: Mapping[str, int | None] | None = None, constants: Collection[str] = ()
+) -> Pattern:
     """The access pattern of a block; of those of its iterators that one of these `loops` moves, step by step, if they
-    are given with their extents: the others stand still."""
+    are given with their extents: the others stand still. `constants` names buffers that hold the same at every call."""
     stores = [stmt for stmt in walk(block.body) if type(stmt) is Store]
     stored = {store.buffer for store in stores}
     store = max(stores, key=lambda store: store.buffer.dtype.bytes)
@@ -135,6 +139,7 @@ def pattern(block: Block, loops: Mapping[str, int | None] | None = None) -> Patt
             _access(load.buffer, load.indices, block, axes),
             wide=wide.get(load.buffer),
             is_guarded=load.buffer in guarded,
+            is_constant=load.buffer.name in constants,
         )
         for load in loads
         if load not in own

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from tensorc.errors import ScheduleError
@@ -11,7 +13,8 @@ from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
-from tensorc.schedule.locate import all_blocks, find_block
+from tensorc.schedule.locate import all_blocks, blocks_below, find_block
+from tensorc.schedule.preparation import fixed_parts
 from tensorc.schedule.primitives.domains import own_loops
 from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows, stencil
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
@@ -48,29 +51,33 @@ def schedule_function(
     threads: int,
     knobs: Knobs | None = None,
     own: Sequence[Recipe] = (),
+    constants: Collection[str] = (),
 ) -> Schedule:
     """Schedule an unscheduled nest by the recipes, the user's `own` first; `knobs` answers their questions, by default
-    the models do.
+    the models do. `constants` names parameters that hold the same at every call: what depends on them alone stays
+    outside of all other loops, where `preparation.prepared` finds it.
 
     Raises ScheduleError where recorded decisions do not fit the recipes of this function.
     """
     s = Schedule(function)
     knobs = knobs or Defaults()
-    inline_cheap(s)
+    inline_cheap(s, constants)
     used: dict[str, str] = {}
-    chosen = _chosen(_patterns(s), own) if own else {}
+    fixed = _Fixed.of(s.function, constants)
+    chosen = _chosen(_patterns(s, fixed), own) if own else {}
     split_digits(s, chosen)
-    patterns = _patterns(s)
+    patterns = _patterns(s, fixed)
     free = [each for name, each in patterns.items() if name not in chosen]
     recipes = {main.block: _recipe(main) for main in free}
-    tiled = [main for main in free if recipes[main.block] in (contraction, stencil)]
+    moving = [main for main in free if main.block not in fixed.blocks]
+    tiled = [main for main in moving if recipes[main.block] in (contraction, stencil)]
     finished = {main.block: contraction.epilogue(s.function, main, free) for main in tiled}
     through = {found.block for found in finished.values() if found is not None}
-    stencils = [main for main in free if recipes[main.block] is stencil and main.block not in through]
-    padded = {main.block: stencil.producer(s.function, main, free) for main in stencils}
+    stencils = [main for main in moving if recipes[main.block] is stencil and main.block not in through]
+    padded = {main.block: stencil.producer(s.function, main, moving) for main in stencils}
     before = {found.block for found in padded.values() if found is not None} - through
     windows = {name for name, found in padded.items() if found is not None}
-    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through, *before, *windows})
+    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through, *before, *windows, *fixed.blocks})
     depths = {name: each.depth for each in groups for name in (each.root, *each.members)}
     for name in sorted(patterns, key=lambda name: name in before):  # those last, if they are left
         main = patterns[name]
@@ -81,7 +88,7 @@ def schedule_function(
             chosen[name].schedule(s, Group(main), asked, target, threads)
             used[name] = chosen[name].name
         elif name in depths:
-            used.update(_schedule_row(s, name, depths[name], asked, target))
+            used.update(_schedule_row(s, name, depths[name], asked, target, fixed))
         else:
             group = Group(main, finished.get(name), padded.get(name), _is_alone(s, name))
             used.update(_schedule(s, group, asked, target, threads))
@@ -93,11 +100,27 @@ def schedule_function(
     return s
 
 
-def _patterns(s: Schedule) -> dict[str, Pattern]:
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """The blocks that depend on nothing but constants, and the names of buffers that hold the same at every call."""
+
+    blocks: frozenset[str] = frozenset()
+    buffers: frozenset[str] = frozenset()
+
+    @staticmethod
+    def of(function: Function, constants: Collection[str]) -> _Fixed:
+        if not constants:
+            return _Fixed()
+        stmts, made = fixed_parts(function, constants)
+        blocks = frozenset([block.name for stmt in stmts for block in blocks_below(stmt)])
+        return _Fixed(blocks, frozenset([*constants, *[buffer.name for buffer in made]]))
+
+
+def _patterns(s: Schedule, fixed: _Fixed) -> dict[str, Pattern]:
     """The patterns of the blocks for which there is something to choose: not of a single instance, nor where all is
     looked at in order."""
     blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
-    return {block.name: pattern(block) for block in blocks}
+    return {block.name: pattern(block, constants=fixed.buffers) for block in blocks}
 
 
 def _is_alone(s: Schedule, block: str) -> bool:
@@ -139,20 +162,27 @@ def _recipe(main: Pattern):
     return next(recipe for recipe in RECIPES if recipe.matches(main))
 
 
-def _schedule_row(s: Schedule, block: str, depth: int, knobs: Knobs, target: Target) -> dict[str, str]:
+def _schedule_row(
+    s: Schedule, block: str, depth: int, knobs: Knobs, target: Target, fixed: _Fixed
+) -> dict[str, str]:
     """Schedule what is left of a block inside the loops over rows."""
     loops = {loop.name: s.extent(loop) for loop in s.loops(block)[depth:]}
     if not loops:
         return {}
-    return _schedule(s, Group(pattern(find_block(s.function, block).node, loops)), knobs, target, 1)
+    main = pattern(find_block(s.function, block).node, loops, fixed.buffers)
+    return _schedule(s, Group(main), knobs, target, 1)
 
 
-def inline_cheap(s: Schedule) -> None:
-    """Inline each elementwise stage whose repetition costs less than a trip through memory."""
+def inline_cheap(s: Schedule, constants: Collection[str] = ()) -> None:
+    """Inline each elementwise stage whose repetition costs less than a trip through memory; one of constants costs
+    nothing where it is, unless it makes more bytes of them."""
     accesses = _Accesses()
+    fixed = _Fixed.of(s.function, constants)
     for name in [block.name for block in all_blocks(s.function)]:
         blocks = all_blocks(s.function)
         now = next(block for block in blocks if block.name == name)  # with what was inlined into it
+        if name in fixed.blocks and not _is_spread(now, accesses):
+            continue
         if _is_inlinable(s.function, now, blocks, accesses):
             s.compute_inline(name)
 
@@ -200,6 +230,17 @@ def _is_inlinable(function: Function, block: Block, blocks: tuple[Block, ...], a
     if len(found) * sum(1 for _ in walk_expr(block.body.value)) > LARGEST:
         return False
     return _cost(block.body.value) * (len(set(found)) - 1) <= CHEAP
+
+
+def _is_spread(block: Block, accesses: _Accesses) -> bool:
+    """Whether a stage does little to what it reads, of which there are fewer bytes than it writes."""
+    if type(block.body) is not Store or not _is_trivial(block.body.value):
+        return False
+    return sum(map(_bytes, accesses.loads(block))) < _bytes(block.body.buffer)
+
+
+def _bytes(buffer: Buffer) -> int:
+    return buffer.dtype.bytes * math.prod([extent.value for extent in buffer.shape if type(extent) is Const])
 
 
 def _depth(value: Expr) -> int:

@@ -27,6 +27,7 @@ from tensorc.schedule.recipes.tiles import (
 from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
+MOST_GROWTH = 2  # of a constant operand by its copy
 WIDEST_STEP = 4  # between neighbours, up to which vectors are picked out of wider loads
 STRIDED_LOAD = 2.5  # cycles that such a load takes from the multiply-adds beside it
 FAR_LOAD = 0.3  # the same of a vector on another page than the one before
@@ -42,13 +43,14 @@ UNROLLED = 8  # vectors of a row
 class Columns:
     """The pattern with what is joined as one axis, and which axis is the columns; `joined` names the two that it is
     made of. With `chunk`, the wide operand is gathered for so many columns at a time, and `run` of them lie side by
-    side in it, or at equal steps."""
+    side in it, or at equal steps; `is_once`: it is constant, and gathered for all of them before."""
 
     pattern: Pattern
     axis: Axis
     joined: tuple[str, str] | None = None
     chunk: int | None = None
     run: int | None = None
+    is_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ def depth_axis(pattern: Pattern) -> Axis:
     return max(reversed(pattern.reduce), key=size)
 
 
-def product_of(pattern: Pattern, column: Axis, target: Target) -> Product:
-    """The matrix product that one setting of the outer axes is."""
+def product_of(pattern: Pattern, column: Axis, target: Target, by_rows: Access | None = None) -> Product:
+    """The matrix product that one setting of the outer axes is; the rows of the operand `by_rows` lie side by side."""
     row = row_axis(pattern, column)
-    streams = [load.stride(row.name) for load in pattern.loads if row and row.name in load.axes]
+    streams = [load.stride(row.name) for load in pattern.loads if row and row.name in load.axes and load is not by_rows]
     way = target.l1 // WAYS
     crowded = any(stride and stride * pattern.itemsize % way == 0 for stride in streams)
     depth = math.prod(map(size, pattern.reduce))
@@ -105,6 +107,8 @@ def choose_columns(pattern: Pattern, knobs: Knobs, target: Target, is_alone: boo
     step, other = operand.stride(column.name), _neighbour(pattern, column, operand)
     if other is None and (step == 1 or is_plain):
         return apart
+    if _is_laid_once(pattern, operand):
+        return _once(pattern, knobs, apart, other, operand)
     options = _options(pattern, column, other, operand, target)
     best = min(options, key=lambda option: options[option].cycles)
     is_joined = other is not None and knobs.choice("join", (True, False), default=best[0])
@@ -127,13 +131,34 @@ def _operand(pattern: Pattern, column: Axis) -> Access | None:
         return None
     shared = [load.buffer for load in pattern.loads].count(wide[0].buffer) > 1
     step = wide[0].stride(column.name)
-    return wide[0] if not shared and step is not None and 0 < step <= WIDEST_STEP else None
+    if shared or step is None or step <= 0:
+        return None
+    return wide[0] if step <= WIDEST_STEP or _is_laid_once(pattern, wide[0]) else None
 
 
 def are_alone(pattern: Pattern, column: Axis) -> bool:
     """Whether nothing lies beside the columns that could be joined with them."""
     wide = [load for load in pattern.loads if column.name in load.axes]
     return len(wide) != 1 or _neighbour(pattern, column, wide[0]) is None
+
+
+def _is_laid_once(pattern: Pattern, operand: Access) -> bool:
+    """Whether an operand is constant, and a copy by axes hardly larger than it: not where taps read elements again."""
+    count = math.prod([size(axis) for axis in pattern.axes if axis.name in operand.axes])
+    return operand.is_constant and operand.size is not None and count <= MOST_GROWTH * operand.size
+
+
+def _once(pattern: Pattern, knobs: Knobs, apart: Columns, other: Axis | None, operand: Access) -> Columns:
+    """What the columns are made of where a copy of the operand costs nothing: vectors are full at the least."""
+    column = apart.axis
+    is_joined = other is not None and knobs.choice("join", (True, False), default=True)
+    if not is_joined and (operand.stride(column.name) == 1 or column.name in operand.plain):
+        return apart
+    view = _joined(pattern, other, column) if is_joined and other is not None else apart
+    if not knobs.choice("pack", (True, False), default=True):
+        return view
+    run = size(view.axis) if _runs_on(other, column, operand) else size(column)
+    return replace(view, run=run, is_once=True)
 
 
 def _neighbour(pattern: Pattern, column: Axis, operand: Access) -> Axis | None:

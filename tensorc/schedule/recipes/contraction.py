@@ -4,6 +4,9 @@ The nest for C(i, j) += A(i, k) * B(k, j), outermost first: blocks of k; panels 
 its use so that it stays in the level-2 cache; tiles of rows i; k; and a register tile of accumulators. The sizes
 follow Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS 2016), with one difference: cores of
 today feed their registers from the level-2 cache at full speed, so the panel of B lives there while A streams.
+
+Operands that are constant are laid out before all of that, whole, in the order in which the tiles read them: B by
+panels of columns, A by the rows of a tile. Where these copies depend on nothing else, no call makes them.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 REREAD = 3  # panels that read an operand before converting it once, into memory, pays
 TRANSPOSED = (4, 8, 16)  # lanes by lanes that are turned in registers
 UNROLLED = 256  # operations of an epilogue that may be repeated for a tile, instead of looped over
+AHEAD = 64  # steps of the reduction that the rows of a tile are fetched before their use
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 
 
@@ -50,9 +54,10 @@ class Plan:
     """`rows` x `vectors` x `lanes` is the register tile, `depth` the block of the last reduction axis.
 
     `columns` tells which axes became the columns, and whether the operand is gathered for chunks of them. `packed` is
-    the operand that is copied into panels otherwise, `parallel` one of "columns", "rows" and "none". `converted` are
-    operands that are cast once to the type they are computed in, instead of in each tile. With `epilogue`, results go
-    through the group's epilogue tile by tile, as they are made.
+    the operand that is copied into panels otherwise, `by_rows` a constant one that is copied into the rows of tiles,
+    `parallel` one of "columns", "rows" and "none". `converted` are operands that are cast once to the type they are
+    computed in, instead of in each tile, and so is a packed one where `widens`. With `epilogue`, results go through the
+    group's epilogue tile by tile, as they are made.
     """
 
     columns: Columns
@@ -67,6 +72,8 @@ class Plan:
     parallel: str
     converted: tuple[Access, ...] = ()
     epilogue: bool = False
+    by_rows: Access | None = None
+    widens: bool = True
 
     @property
     def column(self) -> str:
@@ -136,7 +143,11 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     pattern, column = columns.pattern, columns.axis
     wide = [load for load in pattern.loads if column.name in load.axes]
     row = row_axis(pattern, column)
-    product = product_of(pattern, column, target)
+    by_rows = _by_rows(pattern, row, wide)
+    if by_rows is not None:  # rows that are walked through one by one are streams enough for the processor as they are
+        strays = [by_rows.stride(axis.name) for axis in pattern.reduce if axis.extent != 1][-1:] != [1]
+        by_rows = by_rows if knobs.choice("pack_rows", (True, False), default=strays) else None
+    product = product_of(pattern, column, target, by_rows)
     row_count, lanes = product.rows, product.lanes
     width = columns.chunk or size(column)
     found = best_tile(replace(product, columns=width), target)
@@ -154,7 +165,9 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     reuse = row_count * math.prod([size(axis) for axis in outer if axis.name not in wide[0].axes])
     operand = wide[0] if len(wide) == 1 and wide[0].plain.count(column.name) == 1 else None
     fits = operand is not None and operand.stride(column.name) == 1 and size(column) <= width
-    pays = operand is not None and reuse >= PACK_REUSE * rows and not fits
+    is_shared = reuse >= PACK_REUSE * rows
+    is_constant = operand is not None and operand.is_constant
+    pays = operand is not None and (is_shared or is_constant) and not fits
     pack = operand is not None and knobs.choice("pack", (True, False), default=pays)
     panels = -(-size(column) // width)
     if columns.chunk is not None:
@@ -163,7 +176,8 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
     work = math.prod(map(size, pattern.axes)) / lanes
     ways: tuple[str, ...] = ("columns", "rows", "none")
-    if pack and operand is not None and [load.buffer for load in pattern.loads].count(operand.buffer) > 1:
+    buffers = [load.buffer for load in pattern.loads]
+    if pack and operand is not None and not is_constant and buffers.count(operand.buffer) > 1:
         ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
     parallel = knobs.choice("parallel", ways, default=share if worth_threads(work, threads) else "none")
     last_block = depth if last.extent is None or depth < last.extent else None
@@ -180,16 +194,30 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
         depth=last_block,
         packed=operand if pack else None,
         parallel=parallel if threads > 1 else "none",
-        converted=_converted(pattern, column, wide[0] if pack or columns.chunk else None, panels),
+        converted=_converted(pattern, column, [wide[0] if pack or columns.chunk else None, by_rows], panels),
         epilogue=through,
+        by_rows=by_rows,
+        widens=is_shared or not is_constant,
     )
 
 
-def _converted(pattern: Pattern, column: Axis, packed: Access | None, panels: int) -> tuple[Access, ...]:
+def _by_rows(pattern: Pattern, row: Axis | None, wide: list[Access]) -> Access | None:
+    """The constant operand that has the rows, if it can be laid out by them."""
+    found = [load for load in pattern.loads if row and row.name in load.axes and load not in wide and load.is_constant]
+    buffers = [load.buffer for load in pattern.loads]
+    if row is None or len(found) != 1 or found[0].plain.count(row.name) != 1:
+        return None
+    return found[0] if buffers.count(found[0].buffer) == 1 else None
+
+
+def _converted(
+    pattern: Pattern, column: Axis, packed: Sequence[Access | None], panels: int
+) -> tuple[Access, ...]:
     """The narrow operands that every panel of columns reads again: each is converted once, then."""
     if panels < REREAD:
         return ()
-    others = [a for a in pattern.loads if column.name not in a.axes and (packed is None or a.buffer != packed.buffer)]
+    done = {access.buffer for access in packed if access is not None}
+    others = [a for a in pattern.loads if column.name not in a.axes and a.buffer not in done]
     return tuple({a.buffer: a for a in others if a.wide is not None}.values())
 
 
@@ -212,6 +240,9 @@ def apply(s: Schedule, group: Group, plan: Plan | dots.Plan) -> None:
     if plan.columns.joined is not None:
         _join(s, group, plan, plan.columns.joined)
     copy = gathered(s, plan.columns) if plan.columns.chunk is not None else None
+    if plan.columns.is_once:
+        _gather_once(s, plan)
+    rows = _lay_by_rows(s, plan, plan.by_rows) if plan.by_rows is not None else None
     loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
     parts = _by_panels(s, plan, loops) if copy is None else _by_chunks(s, plan, loops, copy)
     task, last, reduce = parts
@@ -219,7 +250,9 @@ def apply(s: Schedule, group: Group, plan: Plan | dots.Plan) -> None:
         s.parallel(task)
     s.decompose_reduction(pattern.block, reduce[0])
     if copy is not None and _runs_through(pattern):
-        s.fuse(*reduce)
+        reduce = [s.fuse(*reduce)]
+    if rows is not None:
+        _fetch(s, rows, reduce)
     if plan.epilogue and group.epilogue is not None:
         finish(s, plan.lanes, group.epilogue, last)
 
@@ -265,8 +298,11 @@ def _by_panels(
     _tile(s, [*nest.tile, vector], lane)
     _convert(s, plan)
     if plan.packed is not None:
-        place = panel if shared is None else nest.blocks[0] if nest.blocks else None
-        _pack(s, plan, plan.packed, place, whole=shared is not None)
+        if plan.packed.is_constant:
+            _pack(s, plan, plan.packed, None, whole=True)
+        else:
+            place = panel if shared is None else nest.blocks[0] if nest.blocks else None
+            _pack(s, plan, plan.packed, place, whole=shared is not None)
     return panel if shared is None else shared, outer[-1], nest.reduce
 
 
@@ -335,11 +371,11 @@ def finish(s: Schedule, lanes: int, epilogue: Pattern, place: LoopRef) -> None:
                 s.unroll(loop)
 
 
-def _copied(s: Schedule, block: str, access: Access) -> BlockRef | None:
-    """A copy of an operand; None where not all of it is known to be written, such as the states of a scan, which
-    several blocks write."""
+def _copied(s: Schedule, block: str, access: Access, widens: bool = True) -> BlockRef | None:
+    """A copy of an operand, in the type that it is computed in where it `widens`; None where not all of it is known to
+    be written, such as the states of a scan, which several blocks write."""
     try:
-        return s.cache_read(block, access.buffer, dtype=access.wide)
+        return s.cache_read(block, access.buffer, dtype=access.wide if widens else None)
     except ScheduleError:
         return None
 
@@ -362,15 +398,11 @@ def _pack(s: Schedule, plan: Plan, packed: Access, place: LoopRef | None, whole:
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
     dim = packed.plain.index(plan.column)
-    copy = _copied(s, plan.columns.pattern.block, packed)
+    copy = _copied(s, plan.columns.pattern.block, packed, plan.widens)
     if copy is None:
         return
-
-    def panels(*indices):
-        rest = indices[:dim] + indices[dim + 1 :]
-        return (indices[dim] // width, *rest, indices[dim] % width)
-
-    s.transform_layout(copy, copy.name, panels)
+    rest = _rest(packed, plan, dim)
+    s.transform_layout(copy, copy.name, lambda *at: (at[dim] // width, *[at[i] for i in rest], at[dim] % width))
     if place is not None:
         s.compute_at(copy, place)
     # compute_at leaves out loops of extent 1, so the rest are told by their names.
@@ -380,17 +412,54 @@ def _pack(s: Schedule, plan: Plan, packed: Access, place: LoopRef | None, whole:
         return
     across = _across(packed, plan, own, s)
     rows = [s.split(across, factors=(None, plan.lanes))] if across is not None else []
-    rest = [*[loop for loop in own.values() if loop is not across], *[row for row, _ in rows]]
+    outer = [*[loop for loop in own.values() if loop is not across], *[row for row, _ in rows]]
     if whole:
         panel, vector, lane = s.split(column, factors=(None, plan.vectors, plan.lanes))
-        s.reorder(panel, *rest, vector, *[row for _, row in rows], lane)
-        s.parallel(panel)
+        s.reorder(panel, *outer, vector, *[row for _, row in rows], lane)
+        if plan.parallel != "none":
+            s.parallel(panel)
     else:
         vector, lane = s.split(column, factors=(None, plan.lanes))
-        s.reorder(*rest, vector, *[row for _, row in rows], lane)
+        s.reorder(*outer, vector, *[row for _, row in rows], lane)
     for _, row in rows:
         s.unroll(row)
     s.vectorize(lane)
+
+
+def _rest(packed: Access, plan: Plan, dim: int) -> list[int]:
+    """The dimensions of an operand besides one, in the order of their loops where it is laid out once."""
+    rest = [place for place in range(len(packed.plain)) if place != dim]
+    order = [*plan.outer, plan.row, *plan.reduce]
+    names = [packed.plain[place] for place in rest]
+    if packed.is_constant and all(name in order for name in names):
+        rest.sort(key=lambda place: order.index(packed.plain[place]))
+    return rest
+
+
+def _lay_by_rows(s: Schedule, plan: Plan, access: Access) -> BlockRef | None:
+    """Copy a constant operand so that the rows of a tile lie side by side."""
+    rows, dim = plan.rows, access.plain.index(plan.row)
+    copy = _copied(s, plan.columns.pattern.block, access)
+    if copy is not None:
+        rest = _rest(access, plan, dim)
+        s.transform_layout(copy, copy.name, lambda *at: (at[dim] // rows, *[at[i] for i in rest], at[dim] % rows))
+    return copy
+
+
+def _fetch(s: Schedule, copy: BlockRef, reduce: list[LoopRef]) -> None:
+    """Ask for the one stream that the rows of tiles are: processors run less far ahead in one than in several."""
+    moving = [loop for loop in reduce if s.extent(loop) != 1]
+    with suppress(ScheduleError):
+        s.prefetch(moving[-1] if moving else reduce[-1], copy.name, offset=AHEAD)
+
+
+def _gather_once(s: Schedule, plan: Plan) -> None:
+    """Copy a constant operand whose columns do not lie side by side into panels."""
+    width = plan.vectors * plan.lanes
+    copy = gathered(s, plan.columns)
+    if copy is not None:
+        s.transform_layout(copy, copy.name, lambda *at: (at[-1] // width, *at[:-1], at[-1] % width))
+        fill(s, copy, plan.columns, None, plan.lanes, is_shared=plan.parallel != "none")
 
 
 def _across(packed: Access, plan: Plan, own: dict[str, LoopRef], s: Schedule) -> LoopRef | None:
