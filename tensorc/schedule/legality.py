@@ -174,10 +174,13 @@ def _is_narrower(expr: Expr, width: int, domain: Domain) -> bool:
     return interval.lo is not None and interval.hi is not None and interval.hi - interval.lo < width
 
 
-def _all_known(moving: set[Var], known: set[Expr], domain: Domain) -> bool:
-    """Whether the values `known` determine the variables: `x // c` with `x % c` give x, and x
-    its digits."""
-    while not moving <= known:
+def _all_known(
+    wanted: set[Var], known: set[Expr], domain: Domain, moving: set[Var] | None = None
+) -> bool:
+    """Whether the values `known` determine some of the variables that are `moving`, or all: `x // c` with
+    `x % c` give x, and x its digits."""
+    moving = wanted if moving is None else moving
+    while not wanted <= known:
         found = {expr for expr in _recombined(known, domain) if expr not in known}
         for expr in tuple(found):
             found |= _digits(expr, moving, domain)
@@ -460,21 +463,40 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
     moving = {var for e in write.indices for var in variables(e)}
     if not variables(writer.node.predicate) & above <= moving:
         return None  # an iteration past the end of an axis that does not tell where it stores, stores nothing
-    if not is_const(writer.node.predicate, True) and not _is_one_to_one(write):
+    if not (_is_bounded_by_buffer(write) or _is_one_to_one(write)):
         return None  # what such an iteration leaves out may be an element that others store
     if not is_reached(writer, above | moving):
         return None
     return _ranges(write, shared)
 
 
+def _is_bounded_by_buffer(write: Touch) -> bool:
+    """Whether what the predicate of a block leaves out lies outside the buffer: each iterator that it bounds is an
+    index of its own, along a dimension of that length."""
+    block, domain = write.block.node, write.block.domain()
+    loose = [
+        it
+        for it in block.iters
+        if not (can_prove(it.binding >= 0, domain) and can_prove(it.binding < it.extent, domain))
+    ]
+    own = [simplify(index, domain) for index in write.indices]
+    return is_const(block.predicate, True) or all(
+        any(each == simplify(it.binding, domain) and size == it.extent for each, size in zip(own, write.buffer.shape))
+        for it in loose
+    )
+
+
 def _is_one_to_one(write: Touch) -> bool:
-    """Whether iterations with or without the predicate would store to elements of their own."""
-    loops = (*write.block.loops, *write.inner)
-    used = [loop for loop in loops if any(uses(e, (loop.var,)) for e in write.indices)]
-    domain = write.block.domain()
+    """Whether an element tells whether the predicate holds where it would be stored: there are not two such places
+    of which one is left out."""
+    loops, domain = (*write.block.loops, *write.inner), write.block.domain()
     for loop in write.inner:
         domain = domain.bind(loop.var, loop.start, loop.extent)
-    return is_injective(write.indices, used, domain)
+    moving = {loop.var for loop in loops if not _runs_once(loop, domain)}
+    known: set[Expr] = set()
+    for value in write.indices:
+        known |= _digits(value, moving, domain)
+    return _all_known(moving & variables(write.block.node.predicate), known, domain, moving)
 
 
 def is_reached(place: Place, but_for: Collection[Var] = ()) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tensorc.errors import ScheduleError
-from tensorc.ir.expr import Buffer, Call, Const, Div, Expr, IfThenElse, Load
+from tensorc.ir.expr import Buffer, Call, Cast, Const, Div, Expr, IfThenElse, Load, Var
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, children, exprs, walk, walk_expr
@@ -16,7 +16,7 @@ from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, blocks_below, find_block
 from tensorc.schedule.preparation import fixed_parts
 from tensorc.schedule.primitives.domains import own_loops
-from tensorc.schedule.recipes import contraction, elementwise, ordered, reduction, rows, stencil
+from tensorc.schedule.recipes import contraction, elementwise, groups, ordered, reduction, rows, stencil
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.recipes.digits import split_digits
@@ -27,6 +27,7 @@ from tensorc.target import Target
 RECIPES = (contraction, ordered, stencil, reduction, elementwise)  # the first that matches is taken
 LARGEST = 500  # nodes that inlining may add: values used twice, again and again, would double without end
 CHEAP = 12  # operations that may be done again where a stage is read several times
+REUSED = 64  # uses of an element by a contraction, from which on it had better be made once
 DEEPEST = 200  # levels of an expression that grows by inlining: every pass recurses over it
 
 
@@ -71,14 +72,16 @@ def schedule_function(
     recipes = {main.block: _recipe(main) for main in free}
     moving = [main for main in free if main.block not in fixed.blocks]
     tiled = [main for main in moving if recipes[main.block] in (contraction, stencil)]
-    finished = {main.block: contraction.epilogue(s.function, main, free) for main in tiled}
+    finished = {main.block: groups.epilogue(s.function, main, free) for main in tiled}
     through = {found.block for found in finished.values() if found is not None}
-    stencils = [main for main in moving if recipes[main.block] is stencil and main.block not in through]
-    padded = {main.block: stencil.producer(s.function, main, moving) for main in stencils}
-    before = {found.block for found in padded.values() if found is not None} - through
-    windows = {name for name, found in padded.items() if found is not None}
-    groups = rows.fuse(s, knobs, target, threads, {*chosen, *through, *before, *windows, *fixed.blocks})
-    depths = {name: each.depth for each in groups for name in (each.root, *each.members)}
+    makers = {contraction: contraction.producer, stencil: stencil.producer}
+    fed = [main for main in tiled if main.block not in through]
+    others = [each for each in moving if each.block not in through]
+    made = {main.block: makers[recipes[main.block]](s.function, main, others) for main in fed}
+    before = {found.block for found in made.values() if found is not None}
+    windows = {name for name, found in made.items() if found is not None and recipes[name] is stencil}
+    fused = rows.fuse(s, knobs, target, threads, {*chosen, *through, *before, *windows, *fixed.blocks})
+    depths = {name: each.depth for each in fused for name in (each.root, *each.members)}
     for name in sorted(patterns, key=lambda name: name in before):  # those last, if they are left
         main = patterns[name]
         asked = Scoped(knobs, name)
@@ -90,9 +93,9 @@ def schedule_function(
         elif name in depths:
             used.update(_schedule_row(s, name, depths[name], asked, target, fixed))
         else:
-            group = Group(main, finished.get(name), padded.get(name), _is_alone(s, name))
+            group = Group(main, finished.get(name), made.get(name), _is_alone(s, name))
             used.update(_schedule(s, group, asked, target, threads))
-    for each in groups:
+    for each in fused:
         rows.share_rows(s, each, target, threads)
     if isinstance(knobs, Replay):
         knobs.check_all_asked()
@@ -141,20 +144,14 @@ def _chosen(patterns: dict[str, Pattern], own: Sequence[Recipe]) -> dict[str, Re
 def _schedule(s: Schedule, group: Group, knobs: Knobs, target: Target, threads: int) -> dict[str, str]:
     """Schedule a group by the recipe that matches; the blocks of it that are done, with the name of the recipe."""
     recipe = _recipe(group.main)
+    others = [other.block for other in (group.epilogue, group.prologue) if other is not None]
+    before = {other: s.loops(other) for other in others}
     recipe.apply(s, group, recipe.decide(group, knobs, target, threads))
     name = recipe.__name__.rpartition(".")[2]
     done = {group.main.block: name}
-    for other in (group.epilogue, group.prologue):
-        if other is not None and _went_along(s, other.block, group.main.block):
-            done[other.block] = name
+    there = [block.name for block in s.blocks()]
+    done.update({other: name for other in others if other not in there or s.loops(other) != before[other]})
     return done
-
-
-def _went_along(s: Schedule, other: str, main: str) -> bool:
-    """Whether a block is in the loops of another one by now, or in its values."""
-    if other not in [block.name for block in s.blocks()]:
-        return True
-    return s.loops(other)[0] in s.loops(main)
 
 
 def _recipe(main: Pattern):
@@ -225,7 +222,7 @@ def _is_inlinable(function: Function, block: Block, blocks: tuple[Block, ...], a
     if _depth(block.body.value) + deepest > DEEPEST:
         return False
     if any(it.kind == "reduce" for reader in readers for it in reader.iters):
-        return _is_trivial(block.body.value)
+        return _is_trivial(block.body.value) and not _is_reused(block.body, readers)
     found = [(reader.name, load) for reader in readers for load in accesses.loads(reader)[buffer]]
     if len(found) * sum(1 for _ in walk_expr(block.body.value)) > LARGEST:
         return False
@@ -250,6 +247,15 @@ def _depth(value: Expr) -> int:
 def _is_trivial(value: Expr) -> bool:
     """Whether a value costs a reduction hardly more than the load that it replaces: one operation, no guard."""
     return _cost(value) <= 3 and not any(type(e) in (Call, IfThenElse) for e in walk_expr(value))
+
+
+def _is_reused(made: Store, readers: Sequence[Block]) -> bool:
+    """Whether arithmetic on vectors would be done again for each of many tiles of a contraction, which can pack its
+    results; a factor that goes to all lanes is had for nothing beside the multiply-adds."""
+    if all(type(e) in (Cast, Const, Load, Var) or not e.dtype.is_float for e in walk_expr(made.value)):
+        return False
+    patterns = [pattern(reader) for reader in readers if any(it.kind == "reduce" for it in reader.iters)]
+    return any(contraction.matches(each) and contraction.reuse(each, made.buffer.name) >= REUSED for each in patterns)
 
 
 def _cost(value: Expr) -> int:

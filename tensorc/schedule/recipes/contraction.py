@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
-from tensorc.schedule.locate import all_blocks
-from tensorc.schedule.recipes import dots
+from tensorc.schedule.recipes import dots, groups
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.columns import (
     Columns,
@@ -37,7 +36,6 @@ from tensorc.schedule.recipes.columns import (
 )
 from tensorc.schedule.recipes.parallel import share, worth_threads
 from tensorc.schedule.recipes.tiles import UNKNOWN_EXTENT, best_tile, depth_block, size
-from tensorc.schedule.regions import buffers_read, buffers_written
 from tensorc.schedule.schedule import BlockRef, LoopRef, Schedule
 from tensorc.target import Target
 
@@ -57,7 +55,8 @@ class Plan:
     the operand that is copied into panels otherwise, `by_rows` a constant one that is copied into the rows of tiles,
     `parallel` one of "columns", "rows" and "none". `converted` are operands that are cast once to the type they are
     computed in, instead of in each tile, and so is a packed one where `widens`. With `epilogue`, results go through the
-    group's epilogue tile by tile, as they are made.
+    group's epilogue tile by tile, as they are made. `made` is the block that makes
+    the packed operand itself, where there is one: then it makes it in panels, and nothing is copied.
     """
 
     columns: Columns
@@ -74,6 +73,7 @@ class Plan:
     epilogue: bool = False
     by_rows: Access | None = None
     widens: bool = True
+    made: Pattern | None = None
 
     @property
     def column(self) -> str:
@@ -97,34 +97,20 @@ def matches(pattern: Pattern) -> bool:
     return any(a - b and b - a for a in used for b in used)
 
 
-def epilogue(function: Function, main: Pattern, others: Sequence[Pattern]) -> Pattern | None:
-    """The one among other blocks that takes each result of a contraction for itself, and is the only one to read it."""
-    made = main.store.buffer
-    blocks = all_blocks(function)
-    reads = {block.name: {buffer.name for buffer in buffers_read(block)} for block in blocks}
-    readers = [name for name in reads if made in reads[name] and name != main.block]
-    found = next((each for each in others if [each.block] == readers), None)
-    if found is None or any(made == buffer.name for buffer in function.params):
-        return None
-    names = [*reads]
-    between = blocks[names.index(main.block) + 1 : names.index(found.block)]
-    late = {buffer.name for block in between for buffer in buffers_written(block)}
-    return found if _is_one_by_one(main, found) and not late & reads[found.block] else None
+def reuse(pattern: Pattern, buffer: str) -> int:
+    """How many results each vector of an operand goes into; 0 where it is not read in vectors."""
+    load, column = next(load for load in pattern.loads if load.buffer == buffer), column_axis(pattern)
+    if column is None or column.name not in load.axes:
+        return 0
+    return math.prod([size(axis) for axis in pattern.spatial if axis.name not in load.axes])
 
 
-def _is_one_by_one(main: Pattern, other: Pattern) -> bool:
-    """Whether a block takes the elements that another one makes as it goes along its own."""
-    own = [load for load in other.loads if load.buffer == main.store.buffer]
-    axes = tuple([axis.name for axis in other.axes])
-    if other.in_place or len(own) != 1 or any(axis.kind != "spatial" for axis in other.axes):
-        return False
-    if len(axes) != len(main.spatial) or len(own[0].plain) != len(axes):
-        return False
-    single = [a.extent == b.extent == 1 for a, b in zip(main.spatial, other.axes)]  # read at 0, as of broadcast ones
-    read = tuple([axis if name is None and one else name for name, axis, one in zip(own[0].plain, axes, single)])
-    is_whole = all([set(access.plain) - {None} == access.whole for access in (own[0], other.store, main.store)])
-    in_order = main.store.plain == tuple([axis.name for axis in main.spatial])
-    return is_whole and in_order and read == other.store.plain == axes
+def producer(function: Function, main: Pattern, others: Sequence[Pattern]) -> Pattern | None:
+    """The one among other blocks that makes what is packed, if just the contraction reads it: it may as well be made
+    in panels."""
+    column = column_axis(main)
+    wide = [load for load in main.loads if column is not None and column.name in load.axes]
+    return groups.producer(function, main, wide[0].buffer, others) if len(wide) == 1 else None
 
 
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan | dots.Plan:
@@ -176,6 +162,8 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     share = "columns" if panels >= 4 * threads or panels * rows > reuse else "rows"
     work = math.prod(map(size, pattern.axes)) / lanes
     ways: tuple[str, ...] = ("columns", "rows", "none")
+    made = group.prologue if pack and operand is not None and operand.wide is None else None
+    made = made if made is not None and operand is not None and made.store.buffer == operand.buffer else None
     buffers = [load.buffer for load in pattern.loads]
     if pack and operand is not None and not is_constant and buffers.count(operand.buffer) > 1:
         ways, share = ("rows", "none"), "rows"  # each panel would be more than its columns
@@ -193,6 +181,7 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
         rows=rows,
         depth=last_block,
         packed=operand if pack else None,
+        made=made,
         parallel=parallel if threads > 1 else "none",
         converted=_converted(pattern, column, [wide[0] if pack or columns.chunk else None, by_rows], panels),
         epilogue=through,
@@ -398,19 +387,30 @@ def _pack(s: Schedule, plan: Plan, packed: Access, place: LoopRef | None, whole:
     """Copy the wide operand into panels as broad as the tile, so that the tile reads one contiguous stream."""
     width = plan.vectors * plan.lanes
     dim = packed.plain.index(plan.column)
-    copy = _copied(s, plan.columns.pattern.block, packed, plan.widens)
+    made = None if plan.made is None else s.block(plan.made.block)
+    copy = _copied(s, plan.columns.pattern.block, packed, plan.widens) if made is None else made
     if copy is None:
         return
     rest = _rest(packed, plan, dim)
-    s.transform_layout(copy, copy.name, lambda *at: (at[dim] // width, *[at[i] for i in rest], at[dim] % width))
+
+    def panels(*at):
+        return (at[dim] // width, *[at[i] for i in rest], at[dim] % width)
+
+    s.transform_layout(copy, copy.name if made is None else packed.buffer, panels)
     if place is not None:
-        s.compute_at(copy, place)
+        try:
+            s.compute_at(copy, place)
+        except ScheduleError:
+            if made is None:
+                raise
+            whole = False  # it stays where it was
     # compute_at leaves out loops of extent 1, so the rest are told by their names.
     own = {loop.name: loop for loop in s.loops(copy) if loop.name.startswith(f"{copy.name}.")}
-    column = own.pop(f"{copy.name}.{plan.column}", None)
+    column_name = plan.column if plan.made is None else plan.made.axes[dim].name
+    column = own.pop(f"{copy.name}.{column_name}", None)
     if column is None:
         return
-    across = _across(packed, plan, own, s)
+    across = _across(packed, plan, own, s) if made is None else None
     rows = [s.split(across, factors=(None, plan.lanes))] if across is not None else []
     outer = [*[loop for loop in own.values() if loop is not across], *[row for row, _ in rows]]
     if whole:

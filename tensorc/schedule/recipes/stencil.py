@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
-from tensorc.schedule.locate import all_blocks
-from tensorc.schedule.recipes import contraction
+from tensorc.schedule.recipes import contraction, groups
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import share, worth_threads
-from tensorc.schedule.regions import buffers_read, buffers_written
 from tensorc.schedule.schedule import LoopRef, Schedule
 from tensorc.target import Target
 
@@ -79,17 +77,7 @@ def matches(pattern: Pattern) -> bool:
 def producer(function: Function, main: Pattern, others: Sequence[Pattern]) -> Pattern | None:
     """The one among other blocks that makes, element by element, what a stencil alone reads in windows."""
     window = _window(main)
-    if window is None or any(window.buffer == buffer.name for buffer in function.params):
-        return None
-    blocks = all_blocks(function)
-    readers = [block.name for block in blocks if window.buffer in {each.name for each in buffers_read(block)}]
-    writers = [block.name for block in blocks if window.buffer in {each.name for each in buffers_written(block)}]
-    if readers != [main.block] or len(writers) != 1:
-        return None
-    found = next((each for each in others if each.block == writers[0]), None)
-    if found is None or found.in_place or any(axis.kind != "spatial" for axis in found.axes):
-        return None
-    return found if found.store.plain == tuple([axis.name for axis in found.axes]) else None
+    return None if window is None else groups.producer(function, main, window.buffer, others)
 
 
 def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
