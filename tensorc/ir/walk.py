@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from tensorc.ir.expr import (
@@ -305,6 +305,24 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
         yield s
         inner = substmts(s)
         stack.extend(inner if len(inner) < 2 else reversed(inner))
+
+
+def actions(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements, outside the blocks in a statement, that do something themselves."""
+    if type(stmt) in (Store, While, Check, Barrier, Evaluate):
+        yield stmt
+    for inner in () if type(stmt) is Block else substmts(stmt):
+        yield from actions(inner)
+
+
+def is_nest(stmt: Stmt) -> bool:
+    """Whether a statement does nothing but by the blocks in it, of which there are some."""
+    return next(actions(stmt), None) is None and any(type(each) is Block for each in walk(stmt))
+
+
+def is_sized(stmt: Alloc, sizes: Collection[Var]) -> bool:
+    """Whether no variable but these tells how large the buffers of an `alloc` are."""
+    return all(variables(extent) <= set(sizes) for buffer in stmt.buffers for extent in buffer.shape)
 
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:

@@ -9,15 +9,15 @@ loops that do nothing, disappear. Conditions that a loop does not change are tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tensorc.arith import Domain, affine, bounds, simplify
 from tensorc.ir.empty import start_empty_reductions
-from tensorc.ir.expr import Expr, Load, Var, eq, index, is_const, logical_and
+from tensorc.ir.expr import Buffer, Expr, Load, Var, eq, index, is_const, logical_and
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, If, Let, Seq, Stmt, Store, annotation, seq
-from tensorc.ir.walk import map_exprs, map_substmts, rewrite_stmts, substitute
+from tensorc.ir.stmt import Alloc, Block, For, If, Let, Seq, Stmt, Store, annotation, seq
+from tensorc.ir.walk import is_nest, is_sized, map_exprs, map_substmts, rewrite_stmts, substitute, variables
 from tensorc.passes.common import NOTHING, as_update, entry_domain, make_for, make_if
 
 Values = Mapping[Var, Expr]
@@ -26,7 +26,26 @@ Values = Mapping[Var, Expr]
 def lower_blocks(function: Function) -> Function:
     """The function without blocks."""
     function = start_empty_reductions(function)
-    return function.with_(body=specialize(function.body, {}, entry_domain(function)))
+    sizes = {*function.scalars, *[v for p in function.params for e in p.shape for v in variables(e)]}
+    found: dict[Buffer, None] = {}
+    body = _without_buffers(function.body, sizes, found)
+    function = function.with_(allocs=(*function.allocs, *found))
+    return function.with_(body=specialize(body, {}, entry_domain(function)))
+
+
+def _without_buffers(stmt: Stmt, sizes: Collection[Var], found: dict[Buffer, None]) -> Stmt:
+    """A statement without the buffers that live in what a block does, where that is a nest of blocks: they are placed
+    as others are, as near to their use and as small as can be."""
+    if type(stmt) is For and stmt.kind in ("vectorized", "thread"):
+        return stmt  # each lane or thread has its own
+    stmt = map_substmts(stmt, lambda inner: _without_buffers(inner, sizes, found))
+    if type(stmt) is not Block:
+        return stmt
+    nest = stmt.body
+    if type(nest) is not Alloc or not is_nest(nest) or not is_sized(nest, sizes):
+        return stmt
+    found.update(dict.fromkeys(nest.buffers))
+    return replace(stmt, body=nest.body)
 
 
 def specialize(stmt: Stmt, values: Values, domain: Domain, fresh: bool = False) -> Stmt:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc.ir.expr import Var
+from tensorc.ir.expr import Buffer, Var
 from tensorc.ir.function import Function
-from tensorc.ir.stmt import Block, For, Let, Stmt
-from tensorc.ir.walk import copy_nest, rewrite_stmts, substitute_stmt, walk
-from tensorc.schedule.locate import block_names, fresh, loop_names
+from tensorc.ir.stmt import Alloc, Block, For, Let, Stmt
+from tensorc.ir.walk import copy_nest, replace_buffers, rewrite_stmts, substitute_stmt, walk
+from tensorc.schedule.locate import block_names, buffer_names, fresh, loop_names
 
 
 class Names:
@@ -18,6 +18,7 @@ class Names:
     def __init__(self, function: Function):
         self.blocks = block_names(function)
         self.loops = loop_names(function)
+        self.buffers = buffer_names(function)
 
     def copy(self, stmt: Stmt) -> tuple[Stmt, dict[str, str]]:
         """A copy of a statement, and the new names of its blocks by the old ones."""
@@ -30,7 +31,11 @@ class Names:
         for each in walk(new_stmt):
             if isinstance(each, (For, Let)):
                 values[each.var] = each.var.copy(self._loop(each.var.name, renamed))
-        return _with_names(new_stmt, values, renamed), renamed
+        own: dict[Buffer, Buffer] = {}
+        for buffer in [b for each in walk(new_stmt) if type(each) is Alloc for b in each.buffers]:
+            own[buffer] = buffer.with_(name=fresh(buffer.name, self.buffers))
+            self.buffers.add(own[buffer].name)
+        return _with_names(replace_buffers(new_stmt, own), values, renamed), renamed
 
     def _numbered(self, name: str) -> str:
         number = 1

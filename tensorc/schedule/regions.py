@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 
-from tensorc.arith import IndexMap
+from tensorc.arith import Affine, IndexMap, affine
 from tensorc.arith.spans import (
     Access,
     Span,
@@ -197,7 +197,18 @@ def is_one_place_each(block: Block, spot: Spot) -> bool:
     if not all(starts_at_zero(loop) and is_const(loop.extent) for loop in spot.loops):
         return False
     inputs, extents = unknowns(tuple(spatial), spot)
-    return IndexMap(inputs, indices).is_injective(extents)
+    own = {it.var for it in block.iters} | {stmt.var for stmt in walk(block) if isinstance(stmt, (For, Let))}
+    return IndexMap(inputs, _from_start(indices, own)).is_injective(extents)
+
+
+def _from_start(indices: Sequence[Expr], own: set[Var]) -> tuple[Expr, ...]:
+    """Indices without the terms that are the same for all points of a block, whose own variables are given: without
+    what a block around tells."""
+    kept = []
+    for form in map(affine, indices):
+        terms = [term for term in form.terms if type(term[0]) is not Var or term[0] in own]
+        kept.append(Affine(tuple(terms), form.constant).to_expr())
+    return tuple(kept)
 
 
 def unknowns(

@@ -21,19 +21,19 @@ from tensorc.ir.expr import Buffer, Expr, Load, Var, eq, index, is_const
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import (
     Alloc,
-    Barrier,
     Block,
     BlockIter,
-    Check,
-    Evaluate,
     For,
     Let,
     Stmt,
     Store,
-    While,
     annotation,
 )  # fmt: skip
 from tensorc.ir.walk import (
+    actions,
+    all_exprs,
+    is_nest,
+    is_sized,
     map_substmts,
     rewrite_stmts,
     substitute_stmt,
@@ -96,10 +96,11 @@ def function_at(function: Function, kind: str, name: str) -> Function:
 
 
 def perform_at(
-    function: Function, step: str, names: Sequence[Name], call: Call, inner: Call | None
+    function: Function, step: str, names: Sequence[Name], call: Call, inner: Call | None, has_buffers: bool
 ) -> tuple[Function, tuple[str, ...]]:
     """Make a step where the loops and blocks that it names lie: by `call`, or by `inner` in a block, where None
-    is for a step that is not made there. Returns the function and the names made.
+    is for a step that is not made there; `has_buffers` says that it makes or moves what fills buffers. Returns the
+    function and the names made.
 
     Raises ScheduleError where they lie in different scopes, and as the step does.
     """
@@ -124,6 +125,11 @@ def perform_at(
         raise restated(str(error), error, function) from error
     if after is before:
         return function, made
+    if after.allocs and scope.place.node is scope.block.init:
+        reason = f"the start of block {scope.block.name!r} has no buffers of its own"
+        refuse(function, f"{step}: {reason}; decompose_reduction makes it a block", scope.block.name)
+    if has_buffers:
+        _check_reads(function, step, scope, before, after)
     after, made = _named_apart(scope, before, after, made)
     new = _put_back(scope, after)
     _check_below(function, new.body, step, ())
@@ -183,17 +189,10 @@ def _refuse_part(function: Function, step: str, scope: Scope, name: str) -> None
         if type(stmt) is Block and annotation(stmt, TENSORIZED) is not None:
             reason = f"{name!r} lies in block {stmt.name!r}, which is tensorized and stays what its intrinsic does"
             refuse(function, f"{step}: {reason}; make the step before", stmt.name)
-    action = next(_actions(scope.place.node), None)
+    action = next(actions(scope.place.node), None)
     if action is not None:
         does = f"which does more than run blocks, by {type(action).__name__.lower()} statements of its own"
         refuse(function, f"{step}: {name!r} lies in block {scope.block.name!r}, {does}", scope.block.name)
-
-
-def _actions(stmt: Stmt) -> Iterator[Stmt]:
-    if type(stmt) in (Store, While, Check, Barrier, Evaluate):
-        yield stmt
-    for inner in () if type(stmt) is Block else substmts(stmt):
-        yield from _actions(inner)
 
 
 # A block's part as a function, and back.
@@ -201,7 +200,7 @@ def _actions(stmt: Stmt) -> Iterator[Stmt]:
 
 def _as_function(scope: Scope) -> Function:
     function, path = scope.place.function, scope.place.path
-    body, own = _unwrapped(path[-1])
+    body, own = _unwrapped(path[-1], _sizes(function))
     body = _counted_here(function, scope, body)
     written = set(buffers_written(path[-1]))
     around = [b for stmt in path[:-1] if type(stmt) is Alloc for b in stmt.buffers]
@@ -224,13 +223,28 @@ def _as_function(scope: Scope) -> Function:
     )
 
 
-def _unwrapped(stmt: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """A statement without the `alloc`s around all of it, and their buffers."""
+def _sizes(function: Function) -> set[Var]:
+    """What is known outside of all loops and blocks."""
+    return {*function.scalars, *[var for b in function.params for e in b.shape for var in variables(e)]}
+
+
+def _unwrapped(stmt: Stmt, sizes: set[Var]) -> tuple[Stmt, tuple[Buffer, ...]]:
+    """A statement without the `alloc`s around all of it, and their buffers: those that are placed as others are."""
     own: tuple[Buffer, ...] = ()
-    while isinstance(stmt, Alloc):
+    while isinstance(stmt, Alloc) and is_sized(stmt, sizes):
         own = (*own, *stmt.buffers)
         stmt = stmt.body
     return stmt, own
+
+
+def _check_reads(function: Function, step: str, scope: Scope, before: Function, after: Function) -> None:
+    """Refuse new reads of what is written somewhere: other instances may be about to write there."""
+    written = {each.buffer for each in walk(function.body) if type(each) is Store}.difference(before.allocs)
+    old = {e for e in all_exprs(before.body) if type(e) is Load}
+    for e in all_exprs(after.body):
+        if type(e) is Load and e.buffer in written and e not in old:
+            reason = f"block {scope.block.name!r} would read {e.buffer.name!r}, which the function writes"
+            refuse(function, f"{step}: {reason}, at other places", scope.block.name)
 
 
 def _known(path: Sequence[Stmt]) -> tuple[Expr, ...]:
@@ -349,6 +363,11 @@ def _check_below(
         if is_inside and stmt.kind == "thread":
             _check_thread(function, stmt, step, around)
         around = (*around, stmt)
+    if type(stmt) is Block and type(stmt.body) is Alloc and is_nest(stmt.body):
+        many = next((each for each in around if each.kind in ("vectorized", "thread")), None)
+        if many is not None:
+            reason = f"a buffer of block {stmt.name!r} would lie in loop {many.var.name!r}, which is {kind_text(many)}"
+            refuse(function, f"{step}: {reason}", many.var.name)
     is_inside = is_inside or type(stmt) is Block
     for inner in substmts(stmt):
         _check_below(function, inner, step, around, is_inside)
@@ -361,8 +380,7 @@ def _check_thread(function: Function, loop: For, step: str, around: tuple[For, .
     if twice is not None:
         message = f"loop {twice.var.name!r} around it is bound to that axis, which has one index"
         refuse(function, f"{step}: {message}", name)
-    shapes = {var for b in function.params for e in b.shape for var in variables(e)}
-    if variables(loop.extent) - shapes - set(function.scalars):
+    if variables(loop.extent) - _sizes(function):
         refuse(function, f"{step}: the extent depends on the block around it; {one_number}", name)
     domain = root_domain(function)
     for each in walk(around[0]) if around else ():

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,6 +76,7 @@ class Primitive:
     arguments: tuple[tuple[str, str], ...]
     makes: str | None = None
     defaults: tuple[tuple[str, Any], ...] = ()
+    inside: Callable | None = None  # in its place for what is in a block, if another
 
 
 _MAPPED_CACHE = (
@@ -147,6 +149,7 @@ PRIMITIVES: Mapping[str, Primitive] = {
         (("block", "block"), ("buffer", "buffer"), ("scope", "word"), ("dtype", "text")),
         makes="block",
         defaults=(("scope", "global"), ("dtype", None)),
+        inside=partial(cache_read, is_near=True),
     ),
     "cache_write": Primitive(
         cache_write,
@@ -193,8 +196,13 @@ PRIMITIVES: Mapping[str, Primitive] = {
     ),
 }
 
-# The steps that are also made on loops and blocks in a block: what each of its instances touches stays the same.
-IN_BLOCKS = frozenset((
+# The steps that are also made on loops and blocks in a block. No other instance of the block meets what they do: they
+# leave what an instance touches as it is, or have buffers that live in it.
+WITH_BUFFERS = frozenset((
+    "cache_read", "cache_write", "compute_at", "reverse_compute_at", "compute_inline", "reverse_compute_inline",
+    "set_scope", "storage_align", "transform_layout",
+))  # fmt: skip
+IN_BLOCKS = WITH_BUFFERS.union((
     "split", "fuse", "reorder", "add_unit_loop", "loop_partition", "merge", "fission",
     "parallel", "vectorize", "unroll", "bind",
     "decompose_reduction", "blockize", "tensorize", "reorder_block_iters", "transform_block_layout",
@@ -240,15 +248,16 @@ def perform(
         for (_, what), value in zip(kind.arguments, args)
     ]
 
-    def call(function: Function) -> tuple[Function, tuple[str, ...]]:
-        result = kind.call(function, *values)
+    def call(how: Callable, function: Function) -> tuple[Function, tuple[str, ...]]:
+        result = how(function, *values)
         if kind.makes is None:
             return result, ()
         function, made = result
         return function, made if kind.makes in ("loops", "blocks") else (made,)
 
-    inner = call if primitive in IN_BLOCKS else None
-    return perform_at(function, primitive, _names_in(kind, args), call, inner)
+    inner = partial(call, kind.inside or kind.call) if primitive in IN_BLOCKS else None
+    places = _names_in(kind, args)
+    return perform_at(function, primitive, places, partial(call, kind.call), inner, primitive in WITH_BUFFERS)
 
 
 def _names_in(kind: Primitive, args: tuple[Any, ...]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from tensorc.ir.stmt import Block, Store
 from tensorc.ir.walk import all_exprs, walk
 from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, all_loops
+from tensorc.schedule.regions import own_buffers
 
 
 def node(s: Schedule, name: str) -> Block:
@@ -14,11 +15,11 @@ def node(s: Schedule, name: str) -> Block:
 
 
 def reads(block: Block) -> set[Buffer]:
-    return {e.buffer for e in all_exprs(block) if type(e) is Load}
+    return {e.buffer for e in all_exprs(block) if type(e) is Load} - own_buffers(block)
 
 
 def writes(block: Block) -> set[Buffer]:
-    return {stmt.buffer for stmt in walk(block) if type(stmt) is Store}
+    return {stmt.buffer for stmt in walk(block) if type(stmt) is Store} - own_buffers(block)
 
 
 def buffers(block: Block) -> list[str]:

@@ -12,6 +12,7 @@ from tensorc.ir.stmt import For
 from tensorc.ir.walk import all_exprs
 from tensorc.schedule import Schedule
 from tensorc.schedule.locate import all_blocks, blocks_below, find_block
+from tensorc.schedule.regions import own_buffers
 from tests.fuzz.looks import is_spatial, node, reads, writes
 
 MOST_BLOCKS = 16  # that copies of nests may lead to
@@ -114,7 +115,7 @@ def substitute(s: Schedule, rng: random.Random, block, loops):
     below = blocks_below(top)
     written = {buffer for b in below for buffer in writes(b)}
     read = {buffer for b in below for buffer in reads(b)} - written
-    read |= {e.buffer for e in all_exprs(top) if type(e) is Load} - written  # ranges may be data
+    read |= {e.buffer for e in all_exprs(top) if type(e) is Load} - written - own_buffers(top)  # ranges may be data
     sizes = {e for p in s.function.params for e in p.shape if type(e) is Var}
     if s.function.scalars or sizes & {e for e in all_exprs(top) if type(e) is Var}:
         return None

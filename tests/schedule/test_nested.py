@@ -221,10 +221,99 @@ def test_a_step_stays_in_one_block():
     assert refused(s, "split", "C.j.7", (2, 2)).startswith("no loop is named 'C.j.7'")
 
 
+def test_copies_in_a_block_are_of_what_an_instance_reads():
+    s = tiled()
+    copy = s.cache_read("C", "A")
+    s.parallel("C.i.0")
+    text = s.show()
+    assert """\
+          alloc A_global: float32[4, 6]
+            for A_global.ax0 in 0 .. 2
+              for A_global.ax1 in 0 .. 3
+                block A_global
+""" in text
+    assert "A_global[i * 2 + i_i, k * 3 + k_i] * B[" in text
+    assert_kept(s)
+    s.compute_at(s.cache_read("C", "B"), "C.k.1")
+    s.unroll(s.loops(copy)[0])
+    s.transform_layout(copy, "A_global", lambda i, k: (k, i))
+    assert [str(loop) for loop in s.loops("B_global")] == ["C.i.1", "C.k.1", "B_global.ax0", "B_global.ax1"]
+    assert_kept(s)
+    flat = build(s, cache=False).source("flat")
+    assert "alloc A_global: float32[3, 2] @local" in flat  # as large as what an instance needs
+
+
+def test_blocks_with_buffers_are_copied_with_them():
+    s = tiled()
+    s.cache_read("C", "A")
+    s.loop_partition("C.j.0", (1, 1))
+    assert "alloc A_global_1: float32[4, 6]" in s.show() and "alloc A_global: float32[4, 6]" in s.show()
+    assert_kept(s)
+
+
+def test_results_in_a_block_are_gathered_first():
+    s = Schedule(parse("""
+function pair(A: float32[16], out C: float32[16])
+  for C.i in 0 .. 16
+    block C
+      spatial i: 16 = C.i
+      C[i] = A[i] * float32(2.0)
+"""))
+    _, inner = s.split("C.i", (None, 8))
+    s.blockize(inner)
+    out = s.cache_write("C", "local")
+    s.vectorize(inner)
+    s.parallel("C.i.0")
+    s.vectorize(s.loops(out)[0])
+    assert_kept(s)
+
+
+def test_buffers_of_a_block_do_not_go_into_lanes():
+    for first in (True, False):
+        s = tiled()
+        if first:
+            s.vectorize("C.j.0")
+            refusal = refused(s, "cache_read", "C", "A")
+        else:
+            s.cache_read("C", "A")
+            refusal = refused(s, "vectorize", "C.j.0")
+        step = "cache_read" if first else "vectorize"
+        assert refusal == f"{step}: a buffer of block 'C_o' would lie in loop 'C.j.0', which is vectorized"
+
+
+def test_what_other_instances_write_is_not_copied():
+    s = Schedule(parse("""
+function stages(A: float32[16], out B: float32[16], out C: float32[16])
+  for i in 0 .. 2
+    block X
+      spatial v: 2 = i
+      for B.i in 0 .. 8
+        block B
+          spatial w: 8 = B.i
+          B[v * 8 + w] = A[v * 8 + w]
+      for C.i in 0 .. 4
+        block C
+          spatial w: 4 = C.i
+          C[v * 8 + w * 2] = B[v * 8 + w * 2]
+      for D.i in 0 .. 4
+        block D
+          spatial w: 4 = D.i
+          C[v * 8 + w * 2 + 1] = B[v * 8 + w * 2 + 1]
+"""))
+    assert refused(s, "cache_read", "C", "B") == (
+        "cache_read: block 'X' would read 'B', which the function writes, at other places"
+    )
+    assert refused(s, "cache_write", "C").startswith("cache_write(block 'C'): ")
+
+
 def test_steps_that_are_not_made_in_a_block():
     s = tiled()
-    assert refused(s, "cache_write", "C") == (
-        "cache_write: 'C' lies in block 'C_o', where this step is not made; make it before blockize does the block"
+    assert refused(s, "rfactor", "C.k.1") == (
+        "rfactor: 'C.k.1' lies in block 'C_o', where this step is not made; make it before blockize does the block"
+    )
+    assert refused(s, "cache_write", "C") == "cache_write(block 'C'): 'C' starts from what 'C' holds already"
+    assert refused(s, "cache_write", "C_init") == (
+        "cache_write: the start of block 'C_o' has no buffers of its own; decompose_reduction makes it a block"
     )
 
 

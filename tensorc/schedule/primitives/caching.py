@@ -57,6 +57,8 @@ def cache_read(
     buffer: str | int,
     scope: str = "global",
     dtype: str | None = None,
+    *,
+    is_near: bool = False,
 ) -> tuple[Function, str]:
     """Let a block read a copy of one of its inputs: `buffer`, by name or by number of its reads.
 
@@ -73,6 +75,8 @@ def cache_read(
     writes it; every element of it is written before, as far as it is internal; with `dtype`, the
     block casts each element that it reads to that.
 
+    With `is_near`, the copy is always of no more than what the block reads, as where the function is what a block does.
+
     Raises ScheduleError where one of these does not hold.
     """
     step = f"cache_read(block {block!r}, buffer {buffer!r})"
@@ -80,7 +84,7 @@ def cache_read(
     source = input_of(function, place.node, buffer, step)
     if source in buffers_written(place.node):
         refuse(function, f"{step}: the block writes {source.name!r} itself; use cache_write", block)
-    refusal = _refusal_of_whole_read(place, source, step)
+    refusal = _refusal_of_whole_read(place, source, step, is_near)
 
     copy = cache_of(function, source, scope, step)
     name = fresh_block(function, copy.name)
@@ -148,11 +152,15 @@ def cache_write(
     return insert_after(outermost(find_block(function, block)), nest), name
 
 
-def _refusal_of_whole_read(place: Place, source: Buffer, step: str) -> ScheduleError | None:
+def _refusal_of_whole_read(
+    place: Place, source: Buffer, step: str, is_near: bool
+) -> ScheduleError | None:
     """Why a copy of the whole buffer before the nest of a block will not do; None if it will."""
     try:
         check_written_outside(place.function, place, source, step)
         refuse_unwritten(place, source, step)
+        if is_near:
+            refuse(place.function, f"{step}: what it reads of {source.name!r} is not known", place.node.name)
     except ScheduleError as error:
         return error
     return None
