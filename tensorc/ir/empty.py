@@ -32,11 +32,13 @@ def empty_condition(block: Block) -> Expr | None:
 def reduce_loops(block: Block) -> frozenset[Var]:
     """The loops that run over a block's reduce iterators: not those that only tell how long a range is, as the row
     does of a split range of a row, whose binding is `r.0 * ((L[i] + 7) // 8) + r.1`."""
+    reducing = [it for it in block.iters if it.kind == "reduce"]
+    others = {var for it in block.iters if it.kind != "reduce" for var in variables(it.binding)}
+    telling = others & {var for it in reducing for var in variables(it.extent)}
     return frozenset([
         var
-        for it in block.iters
-        if it.kind == "reduce"
-        for var in variables(it.binding) - variables(it.extent)
+        for it in reducing
+        for var in variables(it.binding) - variables(it.extent) - telling
     ])  # fmt: skip
 
 
@@ -112,7 +114,7 @@ def empty_start(
         around = []  # what tells where such a range ends depends on them, too
     held = _conjuncts(logical_and(*conditions, block.predicate))
     where = [c for c in held if not uses(c, dropped) or uses(c, around)]
-    predicate = substitute(logical_and(empty_condition(block), *where), values)
+    predicate = substitute(logical_and(*where, empty_condition(block)), values)  # which may load where those hold
     body = _with_loops(substitute_stmt(block.init, new), fresh)
     nest: Stmt = Block(name, tuple(iters), predicate, None, body)
     for loop in reversed(kept):

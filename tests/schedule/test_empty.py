@@ -241,3 +241,25 @@ function none(A: int32[4], out C: int32[])
 """)
     changed, _ = split(function, "C.k", factors, "guard")
     assert interpret(changed, np.ones(4, "i4")) == 5
+
+
+@pytest.mark.parametrize("tail", ("guard", "cut", "mask"))
+def test_a_row_that_tells_how_long_a_fused_range_is_stays_a_row(tail):
+    """The length of the row is looked at where there is one, be it for the start of a range of none."""
+    function = parse("""
+function rows(L: uint8[2], A: int32[2], out C: int32[2])
+  for C.j in 0 .. 2
+    for C.r.0 in 0 .. cast(int64, L[C.j])
+      for C.r.1 in 0 .. 2
+        block C
+          spatial j: 2 = C.j
+          reduce r: 2 = (C.r.0 * 2 + C.r.1) // cast(int64, L[C.j])
+          reduce q: cast(int64, L[C.j]) = (C.r.0 * 2 + C.r.1) % cast(int64, L[C.j])
+          init
+            C[j] = int32(0)
+          C[j] = C[j] + A[r]
+""")
+    changed, _ = split(function, "C.j", (3, None), tail)
+    for lengths in ([2, 1], [0, 3], [0, 0]):
+        found = interpret(changed, np.array(lengths, "u1"), np.array([3, 5], "i4"))
+        assert np.array_equal(found, [8 * length for length in lengths])
