@@ -503,3 +503,16 @@ function main(out B: float32[4])
 """)
     with pytest.raises(ScheduleError, match="reads elements of buffer 'T' that block 'T' writes in later iterations"):
         reverse_compute_at(function, "B", "j")
+
+
+def test_a_consumer_of_points_with_gaps_does_not_fill_them():
+    a = te.placeholder((6,), "int32", name="A")
+    t = te.compute((6,), lambda i: a[i] + 1, name="T")
+    c = te.compute((6,), lambda i: t[i] * 2, name="C")
+    s = tc.schedule([a, c])
+    s.compute_at("T", s.loops("C")[0])
+    i0, i1, one = s.split(s.loops("C")[0], factors=(None, 5, 1))
+    s.reorder(i1, one, i0)
+    s.fission(one, "T")
+    with pytest.raises(ScheduleError, match="is not shown to be the whole that it computes"):
+        s.reverse_compute_at("C", s.loops("T")[1])  # elements 0 and 5 are ready there, 1 to 4 are not

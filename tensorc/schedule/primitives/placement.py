@@ -264,7 +264,7 @@ def _check_whole(
     old: Place, new: Place, shared: int, kinds: tuple[str, ...], step: str
 ) -> None:
     """Refuse where the moved block may leave out a point that it computed before, in an iteration
-    of the loops around both nests, or computes others."""
+    of the loops around both nests, or computes others, which may be in a gap between those."""
     domain = Place(old.function, old.path[: shared + 2]).domain()
     outer = _loops_around(old, shared)
     spans = [_spans(place, outer, domain, kinds) for place in (old, new)]
@@ -278,6 +278,8 @@ def _check_whole(
     for it in iters:
         known = known.given(it.binding >= 0).given(it.binding < it.extent)
     is_whole = all(can_prove(part, known) for part in conjuncts(new.node.predicate))
+    computed = [it.binding for it in old.node.iters if it.kind in kinds]
+    is_whole = is_whole and fills(computed, old.loops[outer:], old.domain())
     for loop in loops:
         is_bound = any(uses(value, (loop.var,)) for value in (*values, *reducing))
         is_whole = is_whole and (is_bound or can_prove(loop.extent >= 1, domain))
