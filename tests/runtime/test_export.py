@@ -194,6 +194,9 @@ def test_names_in_c(tmp_path):
     assert "#include <stdbool.h>" in text and "aligned to 64 bytes" in text
     text = export(kernels.add_n(), tmp_path / "n.o").read_text()
     assert "int add(const float *A, const float *B, float *C, int64_t n);" in text
+    macros = p("int8_t", 16), p("errno", 16), p("INT64_MAX", 16, out=True)
+    text = export(kernels.artifact(kernels.add_code(), *macros, name="f"), tmp_path / "m.o").read_text()
+    assert "int f(const float *int8_t_, const float *errno_, float *INT64_MAX_);" in text
     main = replace(kernels.add(), name="main")
     assert "int sum3(" in export(main, tmp_path / "libsum3.o").read_text()
 
@@ -208,6 +211,7 @@ def test_refusals(tmp_path):
         (dict(name="while"), "cannot be named 'while', a word of C"),
         (dict(name="expf"), "cannot be named 'expf', which means something else; pass name="),
         (dict(name="main"), "cannot be named 'main'"),
+        (dict(name="uint8_t"), "cannot be named 'uint8_t', which means something else; pass name="),
         (dict(threads=0), "threads is 0, a positive int or None is needed"),
         (dict(threads=True), "threads is True"),
     ]
