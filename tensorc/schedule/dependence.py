@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from tensorc.arith import Domain, bounds, can_prove, simplify
-from tensorc.ir.expr import Buffer, Expr, Var, index, logical_not
+from tensorc.ir.empty import empty_condition, reduce_loops
+from tensorc.ir.expr import Buffer, Expr, Load, Var, index, logical_not
 from tensorc.ir.stmt import Block, For, If, Seq, Stmt
-from tensorc.ir.walk import substitute, substmts, uses
+from tensorc.ir.walk import substitute, substmts, uses, walk_expr
 from tensorc.schedule.legality import (
     Touch,
     are_reads_covered,
@@ -20,8 +21,8 @@ from tensorc.schedule.legality import (
     stored,
     touches,
 )  # fmt: skip
-from tensorc.schedule.locate import Place, block_places
-from tensorc.schedule.regions import Span, relax
+from tensorc.schedule.locate import Place, block_places, refuse
+from tensorc.schedule.regions import Span, buffers_read, relax
 
 
 def parts_of(loop: Place, count: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
@@ -154,6 +155,22 @@ def fills(values: Sequence[Expr], loops: Sequence[For], domain: Domain) -> bool:
             return False
         box = box * span.extent(domain)
     return simplify(count - box, domain) == index(0) and is_injective(values, used, domain)
+
+
+def refuse_early_start(made: Place, reader: Block, buffer: Buffer, step: str) -> None:
+    """Raise ScheduleError if a block may start a reduction over nothing from what is made of a buffer at a place: it
+    does so before the outermost loop of the reduction, which must not be around that place, then."""
+    empty = empty_condition(reader)
+    if empty is None or reader.init is None:
+        return
+    looked_at = {e.buffer for e in walk_expr(reader.predicate) if type(e) is Load}
+    reducing = reduce_loops(reader)
+    outermost = next((loop for loop in made.loops if loop.var in reducing), None)
+    if outermost is None or buffer not in looked_at.union(buffers_read(reader.init)):
+        return
+    if not can_prove(logical_not(empty), made.up_to(outermost).domain()):
+        reason = f"{reader.name!r} starts from {buffer.name!r}, also where loop {outermost.var.name!r} has no iteration"
+        refuse(made.function, f"{step}: {reason}", reader.name)
 
 
 def in_branches(place: Place) -> tuple[Stmt, ...]:

@@ -263,3 +263,31 @@ function rows(L: uint8[2], A: int32[2], out C: int32[2])
     for lengths in ([2, 1], [0, 3], [0, 0]):
         found = interpret(changed, np.array(lengths, "u1"), np.array([3, 5], "i4"))
         assert np.array_equal(found, [8 * length for length in lengths])
+
+
+def _started_from_a_stage():
+    n = te.var("n")
+    a, b = te.placeholder((4, n), "int32", name="A"), te.placeholder((4,), "int32", name="B")
+    t = te.compute((4,), lambda i: b[i] * 3, name="T")
+    k = te.reduce_axis(n, name="k")
+    return tc.schedule([a, b, te.compute((4,), lambda i: te.sum(a[i, k], axis=k, init=t[i]), name="C")])
+
+
+def test_what_a_reduction_starts_from_is_made_before_its_loops():
+    """Where there is nothing to reduce, no iteration makes it."""
+    s = _started_from_a_stage()
+    copied = s.copy()
+    copied.cache_read("C", "T", "local")
+    message = "'C' starts from '{}', also where loop 'C.k' has no iteration"
+    for each, name in ((s, "T"), (copied, "T_local")):
+        with pytest.raises(ScheduleError, match=message.format(name)):
+            each.compute_at(name, "C.k")
+    s.compute_at("T", "C.i")
+    found = interpret(s.function, np.zeros((4, 0), "i4"), np.arange(4, dtype="i4"))
+    assert found.tolist() == [0, 3, 6, 9]
+    turned = _started_from_a_stage()
+    turned.reorder("C.k", "C.i")
+    with pytest.raises(ScheduleError, match=message.format("T")):
+        turned.compute_at("T", "C.i")
+    with pytest.raises(ScheduleError, match=message.format("T")):
+        turned.stage("C.i", "T")

@@ -26,7 +26,7 @@ from tensorc.ir.expr import (
 from tensorc.ir.function import Function
 from tensorc.ir.stmt import Block, BlockIter, For, Seq, Stmt, Store, annotate, seq
 from tensorc.ir.walk import all_exprs, replace_body, substmts, uses, walk
-from tensorc.schedule.dependence import common_sequence, conflict, fills, meeting, position
+from tensorc.schedule.dependence import common_sequence, conflict, fills, meeting, position, refuse_early_start
 from tensorc.schedule.legality import (
     check_only_blocks,
     conjuncts,
@@ -86,8 +86,8 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
 
     Requires: the block is complete (spatial, not reading what it writes) or a reduction with its
     init; each of its points has a place of its own in each buffer, which is internal, written by it
-    alone, and read only below `loop`; `loop` is not around the block already, nor vectorized; what
-    the block reads is not written after it.
+    alone, and read only below `loop`, where no reduction that starts from it may be empty; `loop` is
+    not around the block already, nor vectorized; what the block reads is not written after it.
 
     Raises ScheduleError where one of these does not hold.
     """
@@ -449,6 +449,7 @@ def _check_consumers(
         if not any(block is consumer for block in below):
             reason = f"{consumer.name!r} reads {buffer.name!r} outside of that loop"
             refuse(function, f"{step}: {reason}; all consumers must be below it", consumer.name)
+        refuse_early_start(Place(function, (*target.path, target.node.body)), consumer, buffer, step)
     if loads(function.body, buffer) > loads(loop.body, buffer) + loads(source.node, buffer):
         reason = f"the bounds of a loop outside of it read {buffer.name!r}"
         refuse(function, f"{step}: {reason}", loop.var.name)

@@ -11,10 +11,12 @@ from tensorc.ir.function import Function
 from tensorc.ir.parser import parse_expr
 from tensorc.ir.printer import show
 from tensorc.ir.walk import replace_buffers
+from tensorc.schedule.dependence import refuse_early_start
 from tensorc.schedule.locate import (
     Place,
     block_names,
     block_places,
+    blocks_below,
     find_block,
     find_loop,
     fresh_block,
@@ -79,6 +81,8 @@ def stage(
     reads_in, writes_out = _direction(at, old, spans, domain, mode, step)
     if reads_in:
         _check_defined(at, old, spans, domain, step)
+        for block in blocks_below(at.node):
+            refuse_early_start(at, block, old, step)
 
     copy = cache_of(function, old, scope, step).with_(
         name=fresh_buffer(function, f"{old.name}_stage")
