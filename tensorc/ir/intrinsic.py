@@ -117,10 +117,15 @@ def _sigmoid(x):
 
 
 def _exact_fma(a, b, c) -> float:
-    plain = a * b + c
-    if not math.isfinite(plain):
+    with np.errstate(over="ignore"):
+        plain = a * b + c
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return plain
-    return float(Fraction(a) * Fraction(b) + Fraction(c)) or plain
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return float(exact) or plain
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _unsigned(x):

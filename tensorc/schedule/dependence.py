@@ -22,7 +22,7 @@ from tensorc.schedule.legality import (
     touches,
 )  # fmt: skip
 from tensorc.schedule.locate import Place, block_places, refuse
-from tensorc.schedule.regions import Span, buffers_read, relax
+from tensorc.schedule.regions import Span, buffers_read, gives_own_places, relax
 
 
 def parts_of(loop: Place, count: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
@@ -91,13 +91,23 @@ def _is_settled(loop: Place, first: Sequence[Place], a: list[Touch], b: list[Tou
     that write the same values when they run again."""
     if any(touch.is_store for touch in b):
         return False
-    buffer = a[0].buffer
-    for p in first:
+    return _writes_again(loop, first, a[0].buffer, set()) and are_reads_covered((*a, *b))
+
+
+def _writes_again(loop: Place, blocks: Sequence[Place], buffer: Buffer, seen: set[Buffer]) -> bool:
+    """Whether the blocks that write a buffer in a loop write what they wrote before where a later iteration runs a
+    point of theirs again: it has a place of its own, is not added to, and reads nothing that has changed."""
+    if buffer in seen:
+        return True
+    seen.add(buffer)
+    for p in blocks:
         if buffer in stored(p.node):
             moving = [it.binding for it in p.node.iters if it.kind != "spatial"]
-            if any(uses(binding, (loop.node.var,)) for binding in moving):
+            if any(uses(binding, (loop.node.var,)) for binding in moving) or not gives_own_places(p.node, buffer):
                 return False
-    return are_reads_covered((*a, *b))
+            if not all([_writes_again(loop, blocks, read, seen) for read in loaded(p.node)]):
+                return False
+    return True
 
 
 def _may_meet_later(loop: Place, a: Touch, b: Touch) -> bool:

@@ -465,9 +465,24 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
         return None  # an iteration past the end of an axis that does not tell where it stores, stores nothing
     if not (_is_bounded_by_buffer(write) or _is_one_to_one(write)):
         return None  # what such an iteration leaves out may be an element that others store
-    if not is_reached(writer, above | moving):
+    if not is_reached(writer, above | _leading(write, shared)):
         return None
     return _ranges(write, shared)
+
+
+def _leading(write: Touch, shared: int) -> set[Var]:
+    """The loops within an iteration that, should they have none, leave the box empty, too: those that move an index
+    in larger steps than the others together."""
+    extents = {loop.var: constant(loop.extent) for loop in _inner_loops(write, shared)}
+    found: set[Var] = set()
+    for value in write.indices:
+        terms = [(abs(factor), atom) for atom, factor in affine(value).terms if type(atom) is Var and atom in extents]
+        for step, var in terms:
+            reach = [(factor, extents[atom]) for factor, atom in terms if atom is not var]
+            known = [factor * (extent - 1) for factor, extent in reach if extent]
+            if len(known) == len(reach) and step > sum(known):
+                found.add(var)
+    return found
 
 
 def _is_bounded_by_buffer(write: Touch) -> bool:
@@ -763,9 +778,11 @@ def is_zero_only_first(p: Place, loops: Sequence[For]) -> bool:
     if not all(map(starts_at_zero, loops)):
         return False
     moving = {loop.var: index(0) for loop in loops}
-    if all(_is_counter(binding, moving) for binding in bindings):
-        return True
-    first = [simplify(substitute(binding, moving), p.domain()) for binding in bindings]
+    domain = p.domain()
+    first = [simplify(substitute(binding, moving), domain) for binding in bindings]
+    count = all(_is_counter(binding, moving) for binding in bindings)
+    if count and all(can_prove(value >= 0, domain) for value in first):
+        return True  # from below 0, which a predicate leaves out, they would be 0 in a later iteration
     return all(is_const(value, 0) for value in first) and is_injective(bindings, loops, _inside(p))
 
 

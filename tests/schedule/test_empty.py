@@ -291,3 +291,38 @@ def test_what_a_reduction_starts_from_is_made_before_its_loops():
         turned.compute_at("T", "C.i")
     with pytest.raises(ScheduleError, match=message.format("T")):
         turned.stage("C.i", "T")
+
+
+def test_a_window_of_an_empty_sum_of_loops_is_not_filled():
+    """T.i + T.j may have no value, though the first and the last of them are not apart."""
+    s = tc.Schedule(parse("""
+        function main(A: float32[n], out C: float32[n]) where n >= 1
+          alloc T: float32[n]
+          for T.i in 0 .. n - 1
+            for T.j in 0 .. 2
+              block T
+                spatial i: n = T.i + T.j
+                T[i] = A[i]
+          for C.i in 0 .. n - 1
+            block C
+              spatial i: n = C.i
+              C[i] = T[i] + T[i + 1]
+    """))
+    with pytest.raises(ScheduleError, match="not every element of the window of 'T' is known to be written before"):
+        s.stage("C.i", "T")
+
+
+def test_a_version_for_few_elements_may_do_nothing():
+    n = te.var("n")
+    a = te.placeholder((n,), "float32", name="A")
+    t = te.compute((n,), lambda i: a[i], name="T")
+    c = te.compute((n - 1,), lambda i: t[i] * t[i + 1], name="C")
+    s = tc.schedule([a, c])
+    s.compute_at("T", "C.i")
+    s.stage("T", "A", scope="local")
+    s.fission("C.i", "A_stage")
+    s.specialize("n >= 2")
+    s.reindex("T", "A_stage")
+    for count in (1, 2, 5):
+        x = np.arange(count, dtype="f4")
+        assert np.array_equal(interpret(s.function, x), x[1:] * x[:-1])

@@ -342,3 +342,21 @@ def test_a_start_of_several_loops_is_written_twice():
     for extent in (0, 3, 9):
         data = np.arange(6.0 * extent, dtype="f4").reshape(2, 3, extent)
         assert np.array_equal(interpret(s.function, data), data.sum(2))
+
+
+def test_a_reduction_whose_first_iteration_is_left_out_starts_in_a_later_one():
+    f = parse("""
+        function main(A: float32[8], out C: float32[1])
+          for C.o in 0 .. 3
+            for C.r in 0 .. 4
+              block C
+                spatial i: 1 = 0
+                reduce k: 8 = C.o * 4 + C.r - 1
+                where C.o * 4 + C.r >= 1 and C.o * 4 + C.r < 9
+                init
+                  C[i] = float32(0)
+                C[i] = C[i] + A[k]
+    """)
+    for loop in ("C.o", "C.r"):
+        new, _ = decompose_reduction(f, "C", loop)
+        assert interpret(new, np.arange(8, dtype="f4")) == [28]

@@ -282,3 +282,26 @@ def test_merged_tiles_with_tails(factor):
     function, (c0, _) = split(function, "C.i", (None, factor))
     function, _ = merge(function, (b0, c0))
     assert_same(pair(), function)
+
+
+def test_fission_of_a_copy_of_what_changes():
+    """Both blocks of the first part write anew what the second one reads, other values each time."""
+    f = parse("""
+        function main(A: int32[5], out C: int32[4])
+          alloc R: int32[2]
+          alloc T: int32[2]
+          for C.i in 0 .. 4
+            for R.i in 0 .. 2
+              block R
+                spatial i: 5 = C.i + R.i
+                R[i % 2] = A[i]
+            for T.i in 0 .. 2
+              block T
+                spatial i: 2 = T.i
+                T[i] = R[i]
+            block C
+              spatial i: 4 = C.i
+              C[i] = T[i % 2] - T[(i + 1) % 2]
+    """)
+    message = refused(fission, f, "C.i", "T")
+    assert message.endswith("block 'C' reads elements of buffer 'T' that block 'T' writes in later iterations")

@@ -271,13 +271,14 @@ def is_run_whole(place: Place) -> bool:
     """Whether the loops around a block meet each of its spatial points.
 
     They do where different iterations give different points, as many as the box around them has:
-    then they fill it.
+    then they fill it. How many that are is looked at outside of the loops, which may have no iteration.
     """
-    domain, block = place.domain(), place.node
+    inside, block = place.domain(), place.node
     if any(type(stmt) is If for stmt in place.path[len(version_of(place).path) :]):
         return False
     iters = [it for it in block.iters if it.kind == "spatial"]
     loops = [loop for loop in place.loops if any(uses(it.binding, (loop.var,)) for it in iters)]
+    domain = place.up_to(loops[0]).domain() if loops else inside
     ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
     relaxed = [relax(it.binding, ranges, domain) for it in iters]
     spans = [span for span in relaxed if span is not None]
@@ -288,15 +289,15 @@ def is_run_whole(place: Place) -> bool:
         count = count * loop.extent
     for span in spans:
         box = box * span.extent(domain)
-    outside = {simplify(it.binding < it.extent, domain) for it in iters}
+    outside = {simplify(it.binding < it.extent, inside) for it in iters}
     return (
         is_reached(place, {loop.var for loop in loops})
         and simplify(count - box, domain) == index(0)
-        and is_injective([it.binding for it in iters], loops, domain)
+        and is_injective([it.binding for it in iters], loops, inside)
         and all(can_prove(span.lo <= 0, domain) for span in spans)
         and all(can_prove(span.hi >= it.extent - 1, domain) for span, it in zip(spans, iters))
         and all(
-            is_const(part, True) or part in outside or simplify(part, domain) in outside
+            is_const(part, True) or part in outside or simplify(part, inside) in outside
             for part in conjuncts(block.predicate)
         )
     )
