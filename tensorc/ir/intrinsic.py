@@ -117,13 +117,11 @@ def _sigmoid(x):
 
 
 def _exact_fma(a, b, c) -> float:
-    with np.errstate(over="ignore"):
-        plain = a * b + c
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return plain
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    exact = Fraction(a) * Fraction(b) + Fraction(c) if all(map(math.isfinite, (a, b, c))) else 0
+    if not exact:
+        return a * b + c  # which tells the sign of a zero
     try:
-        return float(exact) or plain
+        return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
 
