@@ -10,7 +10,8 @@ from tensorc import ops, te
 from tensorc.ir import interpret
 from tensorc.schedule.knobs import Defaults
 from tensorc.schedule.recipes import rows
-from tensorc.schedule.recipes.choose import inline_cheap, schedule_function
+from tensorc.schedule.recipes.choose import schedule_function
+from tensorc.schedule.recipes.inline import inline_cheap
 from tensorc.schedule.schedule import Schedule
 from tensorc.target import Target
 
@@ -62,7 +63,8 @@ def product_of_rows():
 def groups(tensors, threads: int = 1):
     s = Schedule(te.lower(tensors))
     inline_cheap(s)
-    return [(each.root, each.members, each.depth) for each in rows.fuse(s, Defaults(), TARGET, threads)]
+    fused = rows.apply(s, rows.decide(rows.offers(s, TARGET, threads), Defaults()))
+    return [(each.root, each.members, each.depth) for each in fused]
 
 
 def test_the_stages_of_a_row_follow_one_another():

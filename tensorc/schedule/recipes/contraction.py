@@ -190,6 +190,14 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     )
 
 
+def taken(group: Group, plan: Plan | dots.Plan) -> frozenset[str]:
+    """The other blocks of the group that a plan is for as well."""
+    if isinstance(plan, dots.Plan):
+        return frozenset()
+    found = (group.epilogue if plan.epilogue else None, plan.made)
+    return frozenset([each.block for each in found if each is not None])
+
+
 def _by_rows(pattern: Pattern, row: Axis | None, wide: list[Access]) -> Access | None:
     """The constant operand that has the rows, if it can be laid out by them."""
     found = [load for load in pattern.loads if row and row.name in load.axes and load not in wide and load.is_constant]

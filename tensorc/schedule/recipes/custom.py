@@ -56,8 +56,11 @@ class Recipe:
         if self.decide is None:
             self._run(group, "apply", self.apply, s, group, knobs, target, threads)
             return
-        plan = self._run(group, "decide", self.decide, group, knobs, target, threads)
-        self._run(group, "apply", self.apply, s, group, plan)
+        self._run(group, "apply", self.apply, s, group, self.plan(group, knobs, target, threads))
+
+    def plan(self, group: Group, knobs: Knobs, target: Target, threads: int) -> Any:
+        """What its `decide` plans for a group, None where there is none; told as `schedule` tells it."""
+        return self.decide and self._run(group, "decide", self.decide, group, knobs, target, threads)
 
     def _run(self, group: Group, what: str, call: Callable, *args):
         try:

@@ -43,26 +43,65 @@ class Rows:
     width: int = 0
 
 
-def fuse(s: Schedule, knobs: Knobs, target: Target, threads: int, apart: Collection[str] = ()) -> list[Rows]:
-    """Move the stages of each group into the loops over the rows of its root, but for blocks `apart`; the groups."""
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A group whose stages may share rows, and whether they do by default; where rows go in blocks, of which size."""
+
+    rows: Rows
+    is_default: bool
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A group that is going to share rows, in blocks of `size` of them where that is given."""
+
+    rows: Rows
+    size: int | None = None
+
+
+def offers(s: Schedule, target: Target, threads: int, apart: Collection[str] = ()) -> list[Offer]:
+    """The groups of stages that may share rows, but for blocks `apart`."""
+    found = _Stages(s.function, apart, 4 * target.l2).groups()
+    return [Offer(each, _has_tasks(s, each, target, threads), _sizes(s, each, target)) for each in found]
+
+
+def _sizes(s: Schedule, rows: Rows, target: Target) -> tuple[int, ...]:
+    """The numbers of rows that a block may have, the default first."""
+    if not rows.width:
+        return ()
+    count = s.extent(s.loops(rows.root)[rows.depth - 1])
+    most = max(16, min(256, target.l2 // (4 * 4 * rows.width)))
+    default = next((size for size in range(most, most // 2, -1) if count and count % size == 0), most)
+    return (default, *[size for size in (16, 32, 64, 128, 256) if size != default])
+
+
+def decide(found: Iterable[Offer], knobs: Knobs) -> Iterator[Plan]:
+    """Choose which groups share rows, and how many; touches no IR."""
+    for offer in found:
+        root = offer.rows.root
+        if knobs.choice(f"{root}.rows", (True, False), default=offer.is_default):
+            sizes = offer.sizes
+            yield Plan(offer.rows, knobs.choice(f"{root}.block", sizes, default=sizes[0]) if sizes else None)
+
+
+def apply(s: Schedule, plans: Iterable[Plan]) -> list[Rows]:
+    """Move the stages of each group into the loops over the rows of its root; the groups as they are then."""
     fused: list[Rows] = []
-    for rows in _Stages(s.function, apart, 4 * target.l2).groups():
-        if knobs.choice(f"{rows.root}.rows", (True, False), default=_has_tasks(s, rows, target, threads)):
-            depth = _block_rows(s, rows, knobs, target) if rows.width else rows.depth
-            if depth:
-                loop = s.loops(rows.root)[depth - 1]
-                moved = [name for name in reversed(rows.members) if _moves(s, name, loop)]
-                fused.append(Rows(rows.root, tuple(reversed(moved)), depth, rows.width))
+    for plan in plans:
+        rows = plan.rows
+        depth = rows.depth if plan.size is None else _block_rows(s, rows, plan.size)
+        if depth:
+            loop = s.loops(rows.root)[depth - 1]
+            moved = [name for name in reversed(rows.members) if _moves(s, name, loop)]
+            fused.append(Rows(rows.root, tuple(reversed(moved)), depth, rows.width))
     return fused
 
 
-def _block_rows(s: Schedule, rows: Rows, knobs: Knobs, target: Target) -> int:
+def _block_rows(s: Schedule, rows: Rows, size: int) -> int:
     """Let the rows of a group go in blocks; how many loops are around them then."""
     loop = s.loops(rows.root)[rows.depth - 1]
     count = s.extent(loop)
-    most = max(16, min(256, target.l2 // (4 * 4 * rows.width)))
-    default = next((size for size in range(most, most // 2, -1) if count and count % size == 0), most)
-    size = knobs.choice(f"{rows.root}.block", (16, 32, 64, 128, 256, default), default=default)
     if count is not None and count <= size:
         return rows.depth - 1
     s.split(loop, factors=(None, size))

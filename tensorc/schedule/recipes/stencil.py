@@ -138,6 +138,13 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     )
 
 
+def taken(group: Group, plan: Plan) -> frozenset[str]:
+    """The other blocks of the group that a plan is for as well."""
+    made = group.prologue if plan.place is not None or plan.edges else None
+    found = (group.epilogue if plan.epilogue else None, made)
+    return frozenset([each.block for each in found if each is not None])
+
+
 def apply(s: Schedule, group: Group, plan: Plan) -> None:
     """Perform the plan with schedule steps."""
     pattern = group.main
