@@ -41,6 +41,7 @@ bench: env
 	$(RUN) -m benchmarks lowprecision --peers torch --json out/bench/lowprecision-1.json
 	$(RUN) -m benchmarks memory --json out/bench/memory.json
 	$(RUN) -m benchmarks constants --json out/bench/constants-1.json
+	$(RUN) -m benchmarks winograd --json out/bench/winograd-1.json
 	$(RUN) -m benchmarks latency --json out/bench/latency.json
 	$(RUN) -m benchmarks.tables out/bench > benchmarks/RESULTS.md
 

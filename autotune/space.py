@@ -23,6 +23,7 @@ from tensorc.target import Target
 
 SMALL = 16  # factors up to which all are tried, for register tiles
 SHARED = "parallel"  # the knobs that tell what threads share
+ALGORITHM = "algorithm"  # the knobs that ask for another one
 FEW = 48  # factors of one loop that are tried at most
 
 
@@ -132,7 +133,7 @@ class Space:
     """The schedules of an unscheduled function for a target and a number of threads.
 
     `own` are the user's recipes, by default those that are registered; `constants` names parameters that hold the same
-    at every call.
+    at every call. Other algorithms, such as Winograd's, which round more, belong to it only where `allows_algorithms`.
     """
 
     def __init__(
@@ -142,8 +143,10 @@ class Space:
         threads: int,
         constants: Collection[str] = (),
         own: Sequence[Recipe] | None = None,
+        allows_algorithms: bool = False,
     ) -> None:
         self.function, self.target, self.threads = function, target, threads
+        self._closed = [*[SHARED][threads > 1 :], *[ALGORITHM][allows_algorithms:]]
         self._planner = Planner(function, target, threads, registered() if own is None else own, constants)
 
     @property
@@ -167,10 +170,8 @@ class Space:
         return Draft(asked.decisions, asked.questions, costs)
 
     def _answering(self, answer: Callable[[Question], Any]) -> Callable[[Question], Any]:
-        """Without other threads, what they share is no question."""
-        if self.threads > 1:
-            return answer
-        return lambda asked: asked.default if asked.name.rpartition(".")[2] == SHARED else answer(asked)
+        """Without other threads, what they share is no question; nor are algorithms that are not allowed."""
+        return lambda asked: asked.default if asked.name.rpartition(".")[2] in self._closed else answer(asked)
 
     def candidate(self, decisions: Decisions, origin: str = "default") -> Candidate | None:
         """The schedule of these decisions, of which the recipes take what they ask for; None where they refuse it."""

@@ -10,7 +10,7 @@ from benchmarks import harness
 
 SUITES = (
     "gemm", "ansor", "resnet50", "mobilenet", "elementwise", "bert", "gpt2",
-    "constants", "latency", "lowprecision", "math", "memory", "symbolic",
+    "constants", "latency", "lowprecision", "math", "memory", "symbolic", "winograd",
 )  # fmt: skip
 QUICK = 0.02  # seconds of a turn
 PEERS = ("numpy", "torch", "jax", "tvm")

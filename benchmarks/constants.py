@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -56,10 +57,11 @@ def run(wanted: list[str], threads: int, report, rounds: int = 15) -> list[dict]
         arrays = [rng.standard_normal([e.value for e in t.buffer.shape]).astype(np.float32) for t in tensors]
         plain = tc.build(tensors, threads=threads)
         fixed = tc.build(tensors, threads=threads, constants={tensors[constant]: arrays[constant]})
-        calls = [(fixed, [array for n, array in enumerate(arrays) if n != constant]), (plain, arrays)]
+        left = [array for n, array in enumerate(arrays) if n != constant]
+        calls = [partial(fixed, *left), partial(plain, *arrays)]
         clock = time.process_time if threads == 1 else time.perf_counter
-        number = max(1, int(SECONDS / min(_seconds(clock, kernel, own, 3) for kernel, own in calls)))
-        times = [[_seconds(clock, kernel, own, number) for kernel, own in calls] for _ in range(rounds)]
+        number = max(1, int(SECONDS / min(seconds(clock, call, 3) for call in calls)))
+        times = [[seconds(clock, call, number) for call in calls] for _ in range(rounds)]
         ours, theirs = zip(*times)
         row = {
             "suite": "constants", "workload": name, "threads": threads, "tensorc_ms": statistics.median(ours) * 1e3,
@@ -71,9 +73,9 @@ def run(wanted: list[str], threads: int, report, rounds: int = 15) -> list[dict]
     return rows
 
 
-def _seconds(clock: Callable[[], float], kernel: tc.Kernel, arrays: list[np.ndarray], number: int) -> float:
+def seconds(clock: Callable[[], float], call: Callable[[], object], number: int) -> float:
     """Of a call, the mean of so many."""
     start = clock()
     for _ in range(number):
-        kernel(*arrays)
+        call()
     return max(clock() - start, 1e-9) / number

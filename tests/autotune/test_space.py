@@ -127,3 +127,15 @@ def test_a_recipe_with_a_plan_is_only_planned():
     assert made.is_plannable and draft is not None
     assert draft.decisions == {"C.outer": "columns", "C.columns": (4, 16)}
     assert made.candidate({}) is None
+
+
+def test_another_algorithm_is_drawn_only_where_it_is_allowed():
+    x, k = te.placeholder((1, 8, 8, 4), name="X"), te.placeholder((3, 3, 4, 8), name="K")
+    function = tc.schedule([x, k, tc.ops.conv2d(x, k, padding=1, name="C")]).function
+    for is_allowed in (False, True):
+        made = space(function, allows_algorithms=is_allowed)
+        draw = Sampler(np.random.default_rng(0))
+        drawn = {draft.decisions["C.algorithm"] for _ in range(40) if (draft := made.draft(answer=draw))}
+        assert drawn == ({"direct", "winograd2", "winograd4"} if is_allowed else {"direct"})
+    asked = made.candidate({"C.algorithm": "winograd4"})
+    assert asked is not None and "C_products" in asked.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from tensorc.schedule.legality import conjuncts, is_injective, is_reached
 from tensorc.schedule.locate import (
     Place,
     blocks_below,
+    constant,
     find_block,
     fresh,
     fresh_block,
@@ -222,7 +224,8 @@ def refuse_unwritten(place: Place, buffer: Buffer, step: str) -> None:
     blocks = blocks_below(version_of(place).node)
     at = next(i for i, block in enumerate(blocks) if block is place.node)
     for block in blocks[:at]:
-        if _stores_by_iterators(block, buffer) and is_run_whole(find_block(function, block.name)):
+        is_whole = _stores_by_iterators(block, buffer) or _stores_everywhere(block, buffer)
+        if is_whole and is_run_whole(find_block(function, block.name)):
             return
     later = [block.name for block in blocks[at:] if buffer in buffers_written(block)]
     if buffer in function.allocs or later:
@@ -254,17 +257,25 @@ def _stores_everywhere(block: Block, buffer: Buffer) -> bool:
     loops += [stmt for stmt in walk(block.body) if type(stmt) is For]
     ranges = {loop.var: Span(loop.start, loop.start + loop.extent - 1) for loop in loops}
 
-    def is_whole(store: Store) -> bool:
-        spans = [relax(each, ranges, domain) for each in store.indices]
-        return fills(store.indices, loops, domain) and all(
+    def is_whole(indices: Sequence[Expr], shape: Sequence[Expr]) -> bool:
+        spans = [relax(each, ranges, domain) for each in indices]
+        return fills(indices, loops, domain) and all(
             span is not None
             and can_prove(span.lo <= 0, domain)
             and can_prove(span.hi >= extent - 1, domain)
-            for span, extent in zip(spans, buffer.shape)
+            for span, extent in zip(spans, shape)
         )
 
-    stores = [stmt for stmt in walk(block) if type(stmt) is Store and stmt.buffer is buffer]
-    return stores_always(block, buffer) and any(map(is_whole, stores))
+    # stores at constant places of some dimensions write everywhere together, each all of the others
+    made: dict[tuple[int, ...], set[tuple[Expr, ...]]] = {}
+    for store in walk(block):
+        if type(store) is Store and store.buffer is buffer:
+            fixed = tuple([axis for axis, at in enumerate(store.indices) if is_const(at)])
+            moving = [axis for axis in range(len(store.indices)) if axis not in fixed]
+            if is_whole([store.indices[axis] for axis in moving], [buffer.shape[axis] for axis in moving]):
+                made.setdefault(fixed, set()).add(tuple([store.indices[axis] for axis in fixed]))
+    counts = {fixed: math.prod([constant(buffer.shape[axis]) or 0 for axis in fixed]) for fixed in made}
+    return stores_always(block, buffer) and any(len(places) == counts[fixed] for fixed, places in made.items())
 
 
 def is_run_whole(place: Place) -> bool:

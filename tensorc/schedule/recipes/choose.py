@@ -12,7 +12,7 @@ from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
 from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.primitives.domains import own_loops
-from tensorc.schedule.recipes import contraction, elementwise, groups, ordered, reduction, rows, stencil
+from tensorc.schedule.recipes import contraction, elementwise, groups, ordered, reduction, rows, stencil, winograd
 from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.custom import Recipe
 from tensorc.schedule.recipes.digits import split_digits
@@ -96,27 +96,16 @@ class Planner:
         constants: Collection[str] = (),
     ) -> None:
         self.target, self.threads = target, threads
-        s = self._start = Schedule(function)
-        inline_cheap(s, constants)
-        fixed = self._fixed = Fixed.of(s.function, constants)
-        self._own = _chosen(_patterns(s, fixed), own) if own else {}
-        split_digits(s, self._own)
-        patterns = self._patterns = _patterns(s, fixed)
-        free = [each for name, each in patterns.items() if name not in self._own]
-        recipes = {main.block: recipe_of(main) for main in free}
-        moving = [main for main in free if main.block not in fixed.blocks]
-        tiled = [main for main in moving if recipes[main.block] in (contraction, stencil)]
-        self._finished = {main.block: groups.epilogue(s.function, main, free) for main in tiled}
-        through = {found.block for found in self._finished.values() if found is not None}
-        makers = {contraction: contraction.producer, stencil: stencil.producer}
-        fed = [main for main in tiled if main.block not in through]
-        others = [each for each in moving if each.block not in through]
-        self._made = {main.block: makers[recipes[main.block]](s.function, main, others) for main in fed}
-        self._before = {found.block for found in self._made.values() if found is not None}
-        windows = {name for name, found in self._made.items() if found is not None and recipes[name] is stencil}
-        apart = {*self._own, *through, *self._before, *windows, *fixed.blocks}
-        self._rows = rows.offers(s, target, threads, apart)
-        self._states: dict[tuple[rows.Plan, ...], _State] = {}
+        self._inlined = Schedule(function)
+        inline_cheap(self._inlined, constants)
+        self._constants = constants
+        self._recipes = own
+        blocks = all_blocks(self._inlined.function)
+        found = [each for each in map(winograd.recognize, blocks) if each is not None]
+        taken = _chosen(_patterns(self._inlined, Fixed()), own) if own and found else {}
+        self._convolutions = [each for each in found if each.block not in taken]
+        self._starts: dict[tuple[str, ...], _Start] = {}
+        self._own = self._start(("direct",) * len(self._convolutions)).own
 
     @property
     def is_plannable(self) -> bool:
@@ -126,14 +115,14 @@ class Planner:
     def plans(self, knobs: Knobs) -> list[Planned]:
         """What `schedule` is going to do, as far as that is known before any step is taken: thousands of times a
         second. Where a step turns out to be illegal, `schedule` may ask more."""
-        state = self._state(knobs)
-        done: set[str] = set()
+        start, state = self._state(knobs)
+        done = set(start.done)
         found: list[Planned] = []
         for group, depth in state.groups:
             name = group.main.block
             if name in done:
                 continue
-            own, asked = self._own.get(name), Scoped(knobs, name)
+            own, asked = start.own.get(name), Scoped(knobs, name)
             threads = 1 if depth else self.threads
             recipe: Any = own or recipe_of(group.main)
             if own is not None:
@@ -146,17 +135,17 @@ class Planner:
 
     def schedule(self, knobs: Knobs) -> Schedule:
         """The schedule that comes of the answers."""
-        state = self._state(knobs)
+        start, state = self._state(knobs)
         s = state.s.copy()
-        used: dict[str, str] = {}
+        used = dict(start.done)
         for group, depth in state.groups:
             name = group.main.block
             if name in used:
                 continue  # done with another one
             asked = Scoped(knobs, name)
-            if name in self._own:
-                self._own[name].schedule(s, group, asked, self.target, self.threads)
-                used[name] = self._own[name].name
+            if name in start.own:
+                start.own[name].schedule(s, group, asked, self.target, self.threads)
+                used[name] = start.own[name].name
             else:
                 used.update(_schedule(s, group, asked, self.target, 1 if depth else self.threads))
         for each in state.fused:
@@ -166,19 +155,74 @@ class Planner:
         s.recipes, s.decisions = MappingProxyType(used), MappingProxyType(knobs.decisions)
         return s
 
-    def _state(self, knobs: Knobs) -> _State:
-        plans = tuple(rows.decide(self._rows, knobs))
+    def _state(self, knobs: Knobs) -> tuple[_Start, _State]:
+        asked = [Scoped(knobs, each.block) for each in self._convolutions]
+        algorithms = tuple([each.choice("algorithm", winograd.ALGORITHMS, default="direct") for each in asked])
+        start = self._start(algorithms)
+        return start, start.state(tuple(rows.decide(start.rows, knobs)))
+
+    def _start(self, algorithms: tuple[str, ...]) -> _Start:
+        if algorithms not in self._starts:
+            s = self._inlined.copy()
+            done: dict[str, str] = {}
+            for found, algorithm in zip(self._convolutions, algorithms):
+                if algorithm != "direct":
+                    tile = winograd.ALGORITHMS[algorithm]
+                    done |= dict.fromkeys(winograd.substitute(s, found, tile, self.target, self.threads), "winograd")
+            self._starts[algorithms] = _Start(s, done, self.target, self.threads, self._recipes, self._constants)
+        return self._starts[algorithms]
+
+
+class _Start:
+    """The function before the recipes' steps: `own` are the user's recipes by the blocks that they accept, `done` the
+    blocks that are scheduled already, `rows` the stages that may be moved together."""
+
+    def __init__(
+        self,
+        s: Schedule,
+        done: dict[str, str],
+        target: Target,
+        threads: int,
+        own: Sequence[Recipe],
+        constants: Collection[str],
+    ) -> None:
+        self._s, self.done = s, done
+        fixed = self._fixed = Fixed.of(s.function, constants)
+        self.own = _chosen(self._left(fixed), own) if own else {}
+        split_digits(s, self.own)
+        patterns = self._patterns = self._left(fixed)
+        free = [each for name, each in patterns.items() if name not in self.own]
+        recipes = {main.block: recipe_of(main) for main in free}
+        moving = [main for main in free if main.block not in fixed.blocks]
+        tiled = [main for main in moving if recipes[main.block] in (contraction, stencil)]
+        self._finished = {main.block: groups.epilogue(s.function, main, free) for main in tiled}
+        through = {found.block for found in self._finished.values() if found is not None}
+        makers = {contraction: contraction.producer, stencil: stencil.producer}
+        fed = [main for main in tiled if main.block not in through]
+        others = [each for each in moving if each.block not in through]
+        self._made = {main.block: makers[recipes[main.block]](s.function, main, others) for main in fed}
+        self._before = {found.block for found in self._made.values() if found is not None}
+        windows = {name for name, found in self._made.items() if found is not None and recipes[name] is stencil}
+        apart = {*done, *self.own, *through, *self._before, *windows, *fixed.blocks}
+        self.rows = rows.offers(s, target, threads, apart)
+        self._states: dict[tuple[rows.Plan, ...], _State] = {}
+
+    def _left(self, fixed: Fixed) -> dict[str, Pattern]:
+        return {name: each for name, each in _patterns(self._s, fixed).items() if name not in self.done}
+
+    def state(self, plans: tuple[rows.Plan, ...]) -> _State:
+        """What comes of moving stages together."""
         if plans not in self._states:
             self._states[plans] = self._fused(plans)
         return self._states[plans]
 
     def _fused(self, plans: Sequence[rows.Plan]) -> _State:
-        s = self._start.copy()
+        s = self._s.copy()
         fused = rows.apply(s, plans)
         depths = {name: each.depth for each in fused for name in (each.root, *each.members)}
         found: list[tuple[Group, int]] = []
         for name in sorted(self._patterns, key=lambda name: name in self._before):  # those last, if they are left
-            if name in self._own:
+            if name in self.own:
                 found.append((Group(self._patterns[name]), 0))
             elif name in depths:
                 main = _in_row(s, name, depths[name], self._fixed)
