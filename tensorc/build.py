@@ -230,8 +230,8 @@ def _compiled_parts(scheduled: Schedule, target: Target, fixed: Collection[int])
     if not fixed:
         return [compile_schedule(scheduled, target)]
     parts = _parts(scheduled.function, fixed)
-    rest = _compiled(parts.rest, scheduled.origin, target)
-    prepare = _compiled(parts.prepare, parts.prepare, Target.host())
+    rest = compile_function(parts.rest, target, count(scheduled.origin))
+    prepare = compile_function(parts.prepare, Target.host(), count(parts.prepare))
     labels = {buffer: f"made {number}" for number, buffer in enumerate(parts.bound)}
     labels |= {buffer: str(position) for position, buffer in enumerate(scheduled.function.params)}
     first = len(rest.params) - len(parts.bound)
@@ -259,11 +259,16 @@ def _symbols(function: Function) -> tuple[Var, ...]:
 
 def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
     """Machine code for a scheduled function."""
-    return _compiled(scheduled.function, scheduled.origin, target)
+    return compile_function(scheduled.function, target, count(scheduled.origin))
 
 
-def _compiled(function: Function, origin: Function, target: Target) -> Artifact:
-    flops, size = count(origin)
+def compile_function(function: Function, target: Target, work: tuple[int | Expr, int | Expr]) -> Artifact:
+    """Machine code for a scheduled function; `work` is what `count` says of the unscheduled one, with the variables of
+    this one.
+
+    Raises UnsupportedError for what the target cannot run.
+    """
+    flops, size = work
     flat = _guarded(lambda: lower_passes(function, target), function)
     return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size), function)
 

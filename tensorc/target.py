@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,8 @@ _MODELS = {
     "wasm32-simd128": _Model("wasm32", _SIMD128, 1, llvm="generic"),
 }
 _ALIASES = {model.llvm: name for name, model in _MODELS.items() if model.llvm not in ("", *_MODELS)}
+_CPU_TEXT = re.compile(r"cpu triple=(\S+) mcpu=(\S+) features=(\S*) fma=\S+ caches=(\d+),(\d+),(\d+) cores=(\d+)")
+_CUDA_TEXT = re.compile(r"cuda arch=(\S+)")
 _CPU_OPTIONS = ("mcpu", "features")
 _CUDA_OPTIONS = ("arch",)
 _ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120")
@@ -150,6 +153,24 @@ class Target:
     def host() -> Target:
         """The CPU that this process runs on."""
         return _host(available_cores())
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """The target that has this canonical `text`, also where a process with other cores wrote it. Raises TargetError
+        for the text of none that is known here."""
+        if (found := _CUDA_TEXT.fullmatch(text)) is not None:
+            return Target("cuda", arch=found[1])
+        found = _CPU_TEXT.fullmatch(text)
+        if found is None:
+            raise TargetError(f"target text {text!r}: no target has it")
+        triple, mcpu, features, *numbers = found.groups()
+        is_here = (mcpu, features) == (_host_cpu()[0], _host_cpu()[3])
+        target = Target("cpu") if is_here else Target("cpu", mcpu=mcpu, features=features)
+        names = ("l1", "l2", "l3", "cores")
+        told = {"triple": triple, "features": features, "text": text, **dict(zip(names, map(int, numbers)))}
+        for name, value in told.items():
+            object.__setattr__(target, name, value)
+        return target
 
     @property
     def is_host(self) -> bool:

@@ -133,3 +133,22 @@ def test_cores_follow_the_affinity_mask():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "1" and available_cores() >= 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    [Target.host(), Target("cpu", mcpu="x86-64-v3"), Target("cpu", mcpu="haswell", features="-fma"), Target("cuda")],
+    ids=repr,
+)
+def test_a_target_is_what_its_text_says(target):
+    assert Target.parse(target.text) == target
+
+
+def test_a_text_tells_the_cores_that_were_there():
+    text = Target.host().text.rpartition(" ")[0]
+    assert Target.parse(f"{text} cores=77").cores == 77
+
+
+def test_a_text_of_no_target_is_refused():
+    with pytest.raises(TargetError, match="'cpu of mine': no target has it"):
+        Target.parse("cpu of mine")
