@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from tensorc.schedule.recipes.access import Access
 from tensorc.schedule.recipes.outline import Level, Outline
@@ -53,7 +53,8 @@ class Cost:
 
     @property
     def parts(self) -> tuple[float, ...]:
-        return astuple(self)
+        near = (self.near, self.middle, self.far)
+        return (self.arithmetic, self.loads, self.latency, self.spills, self.overhead, *near, self.copies, self.share)
 
 
 def cost(outline: Outline, target: Target, threads: int) -> Cost:
@@ -164,9 +165,11 @@ def _footprints(access: Access, outline: Outline) -> list[float]:
     found = [float(max(access.itemsize, LINE))]
     whole = float(access.size * access.itemsize) if access.size is not None else math.inf
     for each in reversed(levels):
+        size = found[-1]
         if each.axis in spans:
             spans[each.axis] *= each.trips
-        found.append(min(whole, _bytes(access, spans, is_packed)))
+            size = min(whole, _bytes(access, spans, is_packed))
+        found.append(size)
     return found[::-1]
 
 

@@ -15,7 +15,7 @@ from autotune.space import Draft, Question, Sampler, Space, by_default
 from tensorc.schedule.knobs import Decisions
 
 FIRST = 2000  # plans that are ranked before anything is measured
-POOL = 400  # plans that are ranked for each proposal from then on
+POOL = 250  # plans that are ranked for each proposal from then on
 PARENTS = 8  # of the best, whose plans are changed and crossed
 CHANGED = 0.5  # of a pool: parents with other answers to a question or two
 CROSSED = 0.2  # of a pool: some answers of one parent, the others of another

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -16,7 +16,7 @@ from autotune.roofline import Cost, cost
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.schedule import Planner
+from tensorc.schedule import Planned, Planner
 from tensorc.schedule.knobs import Decisions
 from tensorc.schedule.recipes.custom import Recipe, registered
 from tensorc.target import Target
@@ -148,6 +148,7 @@ class Space:
         self.function, self.target, self.threads = function, target, threads
         self._closed = [*[SHARED][threads > 1 :], *[ALGORITHM][allows_algorithms:]]
         self._planner = Planner(function, target, threads, registered() if own is None else own, constants)
+        self._costs: dict[Hashable, Cost | None] = {}  # the planner keeps the groups
 
     @property
     def is_plannable(self) -> bool:
@@ -165,9 +166,17 @@ class Space:
             plans = self._planner.plans(asked)
         except ScheduleError:
             return None
-        outlines = [plan.outline(self.target, self.threads) for plan in plans]
-        costs = tuple([cost(each, self.target, self.threads) for each in outlines if each is not None])
-        return Draft(asked.decisions, asked.questions, costs)
+        costs = [self._cost(plan, asked.decisions) for plan in plans]
+        return Draft(asked.decisions, asked.questions, tuple([each for each in costs if each is not None]))
+
+    def _cost(self, plan: Planned, decisions: Decisions) -> Cost | None:
+        """What the model says of a nest; most groups have few different plans."""
+        prefix = f"{plan.group.main.block}."
+        own = (id(plan.group), *[answer for name, answer in decisions.items() if name.startswith(prefix)])
+        if own not in self._costs:
+            outline = plan.outline(self.target, self.threads)
+            self._costs[own] = None if outline is None else cost(outline, self.target, self.threads)
+        return self._costs[own]
 
     def _answering(self, answer: Callable[[Question], Any]) -> Callable[[Question], Any]:
         """Without other threads, what they share is no question; nor are algorithms that are not allowed."""

@@ -1,8 +1,8 @@
 """Checked rewrites of loop nests."""
 
-from tensorc.schedule.recipes.choose import Planner
+from tensorc.schedule.recipes.choose import Planned, Planner
 from tensorc.schedule.recipes.custom import recipe
 from tensorc.schedule.schedule import Schedule
 from tensorc.schedule.trace import Trace
 
-__all__ = ["Planner", "Schedule", "Trace", "recipe"]
+__all__ = ["Planned", "Planner", "Schedule", "Trace", "recipe"]

@@ -32,27 +32,27 @@ def _contraction(
         return _dots(plan, target, threads)
     columns, pattern = plan.columns, plan.columns.pattern
     width, extents = plan.vectors * plan.lanes, _extents(pattern)
-    last = depth_axis(pattern).name
-    blocks = [] if plan.depth is None else [level(last, extents[last], plan.depth)]
+    last, wide = depth_axis(pattern).name, plan.wide
+    depth = [] if plan.depth is None else [level(last, extents[last], plan.depth)]
     reduce = [Level(name, plan.depth if plan.depth and name == last else extents[name]) for name in plan.reduce]
     outer = {name: Level(name, extents[name]) for name in plan.outer}
     tile = [inner(plan.column, plan.vectors, plan.lanes), lanes(plan.column, plan.lanes)]
+    height: list[Level] = []
     if plan.row is not None:
-        outer[plan.row] = level(plan.row, extents[plan.row], plan.rows)
+        rows, outer[plan.row] = _blocked(plan.row, extents[plan.row], plan.height, plan.rows, 1)
+        height += rows
         tile.insert(0, inner(plan.row, plan.rows))
-    wide = plan.wide
-    if columns.chunk is None:
-        panel = level(plan.column, extents[plan.column], width, plan.lanes)
-        loops = [*blocks, *_around(outer.values(), panel, plan.parallel == "rows")]
-    else:
-        chunk = level(plan.column, extents[plan.column], columns.chunk, plan.lanes)
-        panel = level(plan.column, min(columns.chunk, extents[plan.column]), width, plan.lanes)
-        apart = [each for each in outer.values() if each.axis in wide.axes]
-        rest = [each for each in outer.values() if each.axis not in wide.axes]
-        loops = [*apart, chunk, *blocks, *_around(rest, panel, plan.parallel == "rows")]
-    shared = _longest(outer.values()) if plan.parallel == "rows" else None
-    ways = panel.trips if columns.chunk is None else max(1.0, *[each.trips for each in loops[: len(outer) + 1]])
-    tasks = 1.0 if plan.parallel == "none" else ways if shared is None else shared.trips
+    whole = columns.chunk or plan.breadth
+    breadth, panel = _blocked(plan.column, extents[plan.column], whole, width, plan.lanes)
+    apart = [each for each in outer.values() if columns.chunk is not None and each.axis in wide.axes]
+    rest = [each for each in outer.values() if each not in apart]
+    shared = (height[0] if height else _longest(rest)) if plan.parallel == "rows" else None
+    first = [] if shared is None or height else [shared]
+    rest = [each for each in rest if each is not shared]
+    inside = [*rest, panel] if plan.panels_inside else [panel, *rest]
+    loops = [*apart, *breadth, *depth, *height, *first, *inside]
+    ways = _longest([*apart, *breadth]) or panel
+    tasks = 1.0 if plan.parallel == "none" else ways.trips if shared is None else shared.trips
     packed = [each.buffer for each in (plan.packed, plan.by_rows) if each is not None]
     packed += [wide.buffer] if columns.chunk is not None or columns.is_once else []
     return Outline(
@@ -69,10 +69,11 @@ def _contraction(
     )
 
 
-def _around(outer: Iterable[Level], panel: Level, by_rows: bool) -> list[Level]:
-    found = [*outer]
-    shared = _longest(found) if by_rows else None
-    return [*([] if shared is None else [shared]), panel, *[each for each in found if each is not shared]]
+def _blocked(axis: str, extent: int, block: int | None, step: int, grain: int) -> tuple[list[Level], Level]:
+    """The loop over blocks of an axis, if it goes in such, and that over steps in one."""
+    if block is None or block >= extent:
+        return [], level(axis, extent, step, grain)
+    return [level(axis, extent, block, grain)], level(axis, block, step, grain)
 
 
 def _copies(plan: contraction.Plan, extents: dict[str, int], target: Target) -> Iterable[Copy]:
@@ -87,6 +88,11 @@ def _copies(plan: contraction.Plan, extents: dict[str, int], target: Target) -> 
         cycles = PLAIN if not is_turned else TURNED if turns else SINGLE
         elements = packed.size or math.prod([extents[name] for name in packed.axes])
         yield Copy(elements, packed.itemsize, cycles)
+    if plan.by_rows is not None and not plan.by_rows.is_constant:
+        rows = plan.by_rows
+        again = 1 if plan.breadth is None else -(-extents[plan.column] // plan.breadth)
+        elements = (rows.size or math.prod([extents[name] for name in rows.axes])) * again
+        yield Copy(elements, rows.itemsize, TURNED if rows.stride(plan.row or "") == 1 else SINGLE)
     for access in plan.converted:
         yield Copy(access.size or math.prod([extents[name] for name in access.axes]), access.itemsize, PLAIN)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Knobs
-from tensorc.schedule.recipes import contraction, groups
+from tensorc.schedule.recipes import contraction, groups, nests
 from tensorc.schedule.recipes.access import Access, Axis, Group, Pattern
 from tensorc.schedule.recipes.parallel import share, worth_threads
 from tensorc.schedule.schedule import LoopRef, Schedule
@@ -185,7 +185,7 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
         _make_there(s, plan, group.prologue, places[plan.place])
     s.decompose_reduction(pattern.block, taps[0])
     if plan.epilogue and group.epilogue is not None:
-        contraction.finish(s, plan.lanes, group.epilogue, outer[-1])
+        nests.finish(s, plan.lanes, group.epilogue, outer[-1])
     if plan.edges and plan.row is not None:
         at = slice(len(outer), len(outer) + len(taps))
         middle, taps = _apart(s, plan, places[plan.row], at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc.schedule.recipes.access import Axis
 from tensorc.target import Target
@@ -46,6 +47,7 @@ def size(axis: Axis) -> int:
     return UNKNOWN_EXTENT if axis.extent is None else axis.extent
 
 
+@lru_cache(4096)  # thousands of plans ask for the same ones
 def best_tile(product: Product, target: Target) -> Tile:
     """The register tile that the model finds quickest, tails included."""
     room = target.vector_registers - 1  # one holds the broadcast element
