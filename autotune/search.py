@@ -195,13 +195,9 @@ class Search:
         """The best of many by the analytical model; where there is none, any."""
         if self._ranked is None:
             near, far = Sampler(self._rng, 0.5), Sampler(self._rng)
-            drafts = self._fresh([self._space.draft({}, near if k % 2 else far) for k in range(self._first)])
+            drafts = self._fresh([self._space.draft({}, near if k % 2 else far) for k in range(FIRST)])
             self._ranked = iter(sorted(drafts, key=lambda draft: draft.cycles))
         return self._taken(self._ranked, n, "model")
-
-    @property
-    def _first(self) -> int:
-        return FIRST if self._space.is_plannable else PARENTS * 4
 
     def _by_learning(self, n: int) -> list[Candidate]:
         pool = self._pool()
@@ -238,9 +234,8 @@ class Search:
         order = sorted(self._times, key=lambda text: self._times[text])[:PARENTS]
         parents = [self._known.drafts[text] for text in order]
         near, far = Sampler(self._rng, 0.5), Sampler(self._rng)
-        count = POOL if self._space.is_plannable else POOL // 8
         drafts: list[Draft | None] = []
-        for _ in range(count):
+        for _ in range(POOL):
             kind = self._rng.random() if parents else 1.0
             if kind < CHANGED:
                 drafts.append(self._changed(self._parent(parents), near))

@@ -94,12 +94,13 @@ class Asked:
         self.questions: dict[str, Question] = {}
 
     def split(self, name: str, extent: int, parts: int, default: Sequence[int]) -> tuple[int, ...]:
-        return self._ask(Question(name, tuple(default), (), extent, parts))
+        return self.ask(Question(name, tuple(default), (), extent, parts))
 
     def choice(self, name: str, options: Sequence[Any], default: Any) -> Any:
-        return self._ask(Question(name, default, tuple(options)))
+        return self.ask(Question(name, default, tuple(options)))
 
-    def _ask(self, question: Question) -> Any:
+    def ask(self, question: Question) -> Any:
+        """The answer to a question."""
         name = question.name
         is_given = name in self._given and question.takes(self._given[name])
         answer: Any = self._given[name] if is_given else self._answer(question)
@@ -148,11 +149,12 @@ class Space:
         self.function, self.target, self.threads = function, target, threads
         self._closed = [*[SHARED][threads > 1 :], *[ALGORITHM][allows_algorithms:]]
         self._planner = Planner(function, target, threads, registered() if own is None else own, constants)
+        self._questions: dict[str, Question] = {}  # that were asked by recipes which have to be run
         self._costs: dict[Hashable, Cost | None] = {}  # the planner keeps the groups
 
     @property
     def is_plannable(self) -> bool:
-        """Whether drafts come by the thousand: no user's recipe has to be run for them."""
+        """Whether drafts are plans: no user's recipe has to be run to know what it asks."""
         return self._planner.is_plannable
 
     def draft(self, given: Decisions | None = None, answer: Callable[[Question], Any] | None = None) -> Draft | None:
@@ -161,13 +163,21 @@ class Space:
         asked = Asked(given or {}, self._answering(answer or by_default))
         try:
             if not self._planner.is_plannable:
-                self._planner.schedule(asked)
-                return Draft(asked.decisions, asked.questions)
+                return self._guess(asked)
             plans = self._planner.plans(asked)
         except ScheduleError:
             return None
         costs = [self._cost(plan, asked.decisions) for plan in plans]
         return Draft(asked.decisions, asked.questions, tuple([each for each in costs if each is not None]))
+
+    def _guess(self, asked: Asked) -> Draft:
+        """The draft of a recipe that has to be run for its questions: those that it is known to ask."""
+        if not self._questions:
+            self._planner.schedule(asked)
+            self._questions.update(asked.questions)
+        for question in self._questions.values():
+            asked.ask(question)
+        return Draft(asked.decisions, asked.questions)
 
     def _cost(self, plan: Planned, decisions: Decisions) -> Cost | None:
         """What the model says of a nest; most groups have few different plans."""
@@ -189,6 +199,8 @@ class Space:
             scheduled = self._planner.schedule(asked)
         except ScheduleError:
             return None
+        finally:
+            self._questions.update(asked.questions)
         return Candidate(asked.decisions, show(scheduled.function), origin)
 
     def drafts(self) -> Iterator[Draft]:

@@ -30,6 +30,12 @@ def test_pages_run(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_recipe_runs(tmp_path):
+    done = run([str(ROOT / "examples" / "tiling_recipe.py")], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 's.split("C.i", factors=(None, 8, 8))' in done.stdout
+
+
 def test_the_demo_saves_its_pictures(tmp_path):
     image = pytest.importorskip("PIL.Image", reason="comes with matplotlib")
     pytest.importorskip("rich", reason="the demo prints with rich")

@@ -114,7 +114,7 @@ def test_a_recipe_with_apply_alone_is_run():
     assert not made.is_plannable
     draft = made.draft()
     assert draft is not None and draft.decisions == {"C.i": (8,)} and draft.costs == ()
-    assert made.draft({"C.i": (96,)}) is None
+    assert made.candidate({"C.i": (32,)}) is not None and made.candidate({"C.i": (96,)}) is None
 
 
 def test_a_recipe_with_a_plan_is_only_planned():
