@@ -326,3 +326,17 @@ def test_a_version_for_few_elements_may_do_nothing():
     for count in (1, 2, 5):
         x = np.arange(count, dtype="f4")
         assert np.array_equal(interpret(s.function, x), x[1:] * x[:-1])
+
+
+def test_ranges_that_loops_over_ranges_lead_to_are_looked_at_inside_only():
+    """Past the end of i, k would go past the end of L."""
+    L = te.placeholder((5,), "int64", name="L")
+
+    def row(i):
+        k = te.reduce_axis((0, i + 1), name="k")
+        return te.sum(1, axis=(k, te.reduce_axis((0, L[k]), name="r")))
+
+    s = tc.schedule([L, te.compute((5,), row, name="C")])
+    s.split("C.i", factors=(None, 4))
+    assert interpret(s.function, np.array([2, 0, 1, 3, 1])).tolist() == [2, 2, 3, 6, 7]
+    assert "if C.i.0 * 4 + C.i.1 < 5" in s.show()

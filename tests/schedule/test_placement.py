@@ -506,3 +506,28 @@ def test_a_place_that_wraps_around_may_be_any():
     s.compute_at("T", "C.i")
     assert "for T.i in 0 .. 5" in s.show()
     assert interpret(s.function, np.zeros(3, "i4")).tolist() == [0, 0, 0]
+
+
+def test_what_does_not_run_on_all_its_points_does_not_move():
+    """C is written and copied at (0, 0), (0, 1) and (1, 0); where (1, 1) is needed, too, nothing can be copied."""
+    f = parse("""
+        function main(A: float32[3], out C: float32[3])
+          alloc S: float32[2, 2]
+          alloc T: float32[2, 2]
+          for S.i in 0 .. 3
+            block S
+              spatial i: 3 = S.i
+              S[i // 2, i % 2] = A[i]
+          for T.i in 0 .. 3
+            block T
+              spatial i: 2 = T.i // 2
+              spatial j: 2 = T.i % 2
+              T[i, j] = S[i, j]
+          for C.o in 0 .. 1
+            for C.i in 0 .. 3
+              block C
+                spatial i: 3 = C.i
+                C[i] = T[i // 2, i % 2]
+    """)
+    with pytest.raises(ScheduleError, match="'T' is not known to run on all points between the first and the last"):
+        compute_at(f, "T", "C.o")

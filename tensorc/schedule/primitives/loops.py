@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn
 
@@ -291,9 +291,15 @@ def _substituted(
 
 
 def _has_range_by(stmt: Stmt, values: Mapping[Var, Expr]) -> bool:
-    """Whether the range of a loop is loaded from a place that depends on one of the variables, or what else a
-    statement reads outside blocks, or before a block begins."""
-    return any(_reads_by(e, values) for inner in (stmt, *_not_inside_blocks(stmt)) for e in exprs(inner))
+    """Whether the range of a loop is loaded from a place that depends on one of the variables, or on a loop whose
+    range does, or what else a statement reads outside blocks, or before a block begins."""
+    moved = set(values)
+    for inner in (stmt, *_not_inside_blocks(stmt)):
+        if any(_reads_by(e, moved) for e in exprs(inner)):
+            return True
+        if type(inner) is For and (uses(inner.start, moved) or uses(inner.extent, moved)):
+            moved.add(inner.var)
+    return False
 
 
 def _not_inside_blocks(stmt: Stmt) -> Iterator[Stmt]:
@@ -302,7 +308,7 @@ def _not_inside_blocks(stmt: Stmt) -> Iterator[Stmt]:
         yield from _not_inside_blocks(inner)
 
 
-def _reads_by(expr: Expr, values: Mapping[Var, Expr]) -> bool:
+def _reads_by(expr: Expr, values: Collection[Var]) -> bool:
     """Whether an expression loads an element whose place depends on one of the variables."""
     return any(type(e) is Load and uses(e, values) for e in walk_expr(expr))
 

@@ -97,6 +97,7 @@ def compute_at(function: Function, block: str, loop: str) -> Function:
     _check_target(function, source, target, tuple(places), step)
     inside = Place(function, (*target.path, target.node.body))
     refuse_late_writer(function, source.node, [inside], step)
+    _check_points(source, target, step)
 
     domain = inside.domain()
     needed = _needed(source.node, places, target.node, domain)
@@ -413,6 +414,16 @@ def _movable(function: Function, place: Place, step: str) -> dict[Buffer, Spot]:
             reason = f"different points of the block may be one place of {buffer.name!r}"
             deny(f"{reason}, as in a window")
     return places
+
+
+def _check_points(source: Place, target: Place, step: str) -> None:
+    """Refuse a block that does not run on a box of its points, of which a part could be any box."""
+    around = {loop.var for loop in (*target.loops, target.node)}
+    loops = [loop for loop in source.loops if loop.var not in around]
+    values = [it.binding for it in source.node.iters if it.kind == "spatial"]
+    if not fills(values, loops, source.domain()):
+        reason = f"{source.node.name!r} is not known to run on all points between the first and the last of them"
+        refuse(source.function, f"{step}: {reason}", source.node.name)
 
 
 def _check_target(
