@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import shutil
 import tempfile
 import weakref
@@ -45,8 +46,10 @@ class LocalRunner:
         cold: bool = False,
         timeout: float = 10.0,
         memory: int | None = None,
+        cores: Sequence[int] | None = None,
     ) -> None:
-        cores = _cores()
+        cores = sorted(available_cores() if cores is None else cores)
+        self.node = platform.node()
         self._timeout = timeout
         self._is_shared = workload.threads >= len(cores)  # cores both compile and run, in turn
         self.folder = tempfile.mkdtemp(prefix="tensorc-tuning-")
@@ -220,7 +223,7 @@ def _ordered(found: dict[int, Measurement]) -> list[Measurement]:
     return [found[number] for number in sorted(found)]
 
 
-def _cores() -> list[int]:
+def available_cores() -> list[int]:
     """The numbers of the cores that this process may run on."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
 

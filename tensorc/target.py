@@ -156,19 +156,25 @@ class Target:
 
     @staticmethod
     def parse(text: str) -> Target:
-        """The target that has this canonical `text`, also where a process with other cores wrote it. Raises TargetError
-        for the text of none that is known here."""
+        """The target that has this canonical `text`, also the host of another machine, or with other cores. Raises
+        TargetError for what is no such text."""
         if (found := _CUDA_TEXT.fullmatch(text)) is not None:
             return Target("cuda", arch=found[1])
         found = _CPU_TEXT.fullmatch(text)
         if found is None:
             raise TargetError(f"target text {text!r}: no target has it")
         triple, mcpu, features, *numbers = found.groups()
-        is_here = (mcpu, features) == (_host_cpu()[0], _host_cpu()[3])
-        target = Target("cpu") if is_here else Target("cpu", mcpu=mcpu, features=features)
-        names = ("l1", "l2", "l3", "cores")
-        told = {"triple": triple, "features": features, "text": text, **dict(zip(names, map(int, numbers)))}
-        for name, value in told.items():
+        if (mcpu, features) == (_host_cpu()[0], _host_cpu()[3]):
+            target = Target("cpu")
+        else:
+            changes = [each for each in features.split(",") if each[1:] in _known_features()]
+            on = frozenset([each[1:] for each in changes if each[0] == "+"])
+            model = mcpu if mcpu in _MODELS else _nearest(on)
+            target = Target("cpu", mcpu=model, features=",".join(changes))
+            if model != mcpu:
+                object.__setattr__(target, "cpu", mcpu)
+        told = {"mcpu": mcpu, "triple": triple, "features": features, "text": text}
+        for name, value in [*told.items(), *zip(("l1", "l2", "l3", "cores"), map(int, numbers))]:
             object.__setattr__(target, name, value)
         return target
 

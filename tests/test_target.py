@@ -149,6 +149,17 @@ def test_a_text_tells_the_cores_that_were_there():
     assert Target.parse(f"{text} cores=77").cores == 77
 
 
+def test_hosts_of_other_machines_are_told_by_their_texts():
+    text = (
+        "cpu triple=aarch64-unknown-linux-gnu mcpu=of-tomorrow features=+neon,+odd,-sve "
+        "fma=4,2 caches=65536,1048576,0 cores=64"
+    )
+    target = Target.parse(text)
+    assert (target.cpu, target.triple, target.text) == ("of-tomorrow", "aarch64-unknown-linux-gnu", text)
+    assert target.has("neon") and target.vector_bytes == 16 and target.l2 == 1 << 20 and target.cores == 64
+    assert not target.is_host
+
+
 def test_a_text_of_no_target_is_refused():
     with pytest.raises(TargetError, match="'cpu of mine': no target has it"):
         Target.parse("cpu of mine")
