@@ -81,7 +81,7 @@ class LocalRunner:
     def measure(self, candidates: Sequence[Candidate], best: float = math.inf) -> Iterator[tuple[int, Measurement]]:
         """The numbers of the candidates with what came of them, as they are done; nothing is timed while one is handed
         over."""
-        batch = _Batch(candidates, self._compilers)
+        batch = _Batch(candidates, self._compilers, AHEAD * len(self._compilers))
         try:
             while not batch.is_done:
                 batch.advance()
@@ -100,7 +100,7 @@ class LocalRunner:
     def compare(self, candidates: Sequence[Candidate]) -> list[Measurement]:
         """The candidates measured in alternation, so that what disturbs one disturbs all; those that fail are left out
         of it."""
-        batch = _Batch(candidates, self._compilers)
+        batch = _Batch(candidates, self._compilers, len(candidates))
         try:
             while not batch.is_compiled:
                 batch.advance()
@@ -155,9 +155,10 @@ class LocalRunner:
 
 
 class _Batch:
-    """Candidates on their way through the compiling processes; `ready` are the numbers of those that came through."""
+    """Candidates on their way through the compiling processes, of which `most` may wait for being measured."""
 
-    def __init__(self, candidates: Sequence[Candidate], compilers: Sequence[Worker]) -> None:
+    def __init__(self, candidates: Sequence[Candidate], compilers: Sequence[Worker], most: int) -> None:
+        self._most = most
         self._texts = [each.text for each in candidates]
         self._compilers = compilers
         self._waiting = deque(range(len(candidates)))
@@ -188,7 +189,7 @@ class _Batch:
             else:
                 self._failures.append((number, _failure(reply, "compiling")))
         for worker in self._compilers:
-            is_enough = len(self._ready) + len(self._compiling) >= AHEAD * len(self._compilers)
+            is_enough = len(self._ready) + len(self._compiling) >= self._most
             if worker.is_busy or is_enough or self._is_taken or not self._waiting:
                 continue
             number = self._waiting.popleft()

@@ -199,7 +199,7 @@ class _Printer:
     def bind(self, var: Var) -> str:
         """A fresh name for a variable from here on."""
         if self.canonical:
-            name = f"v{self._vars}" if var.dtype is int64 else f"v{self._vars}:{var.dtype}"
+            name = f"v{self._vars}" if var.dtype is int64 else f"v{self._vars}.{var.dtype}"
             self._vars += 1
         else:
             name = self._unique(var.name)

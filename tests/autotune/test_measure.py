@@ -14,7 +14,7 @@ import pytest
 
 import tensorc as tc
 from autotune.data import values_of
-from autotune.measure import LocalRunner
+from autotune.measure import AHEAD, LocalRunner
 from autotune.record import Candidate, Measurement
 from tensorc import te
 from tensorc.errors import TuningError
@@ -80,6 +80,11 @@ def test_winners_are_compared_in_alternation(runner):
     good, wrong, other = runner.compare(candidates(TEXT, UNREADABLE, TEXT))
     assert good.status == other.status == "ok" and len(good.samples) == len(other.samples) >= 3
     assert wrong.status == "refused"
+
+
+def test_any_number_of_winners_are_compared(runner):
+    number = AHEAD * (len(runner.pids) - 1) + 1
+    assert [each.status for each in runner.compare(candidates(*[TEXT] * number))] == ["ok"] * number
 
 
 def test_the_wrong_one_among_winners_is_found(runner):

@@ -24,6 +24,13 @@ def test_a_workload_gives_its_function_back():
     assert Workload.of(workload.function, "cpu", 1) == workload
 
 
+def test_a_workload_with_values_that_have_names_gives_its_function_back():
+    x = te.placeholder((5, 7), "float32", name="X")
+    workload = Workload.of(tc.schedule([x, tc.ops.argmax(x, axis=1)]).function, "cpu", 1)
+    assert "float32 = b0[" in workload.text
+    assert Workload.of(workload.function, "cpu", 1) == workload
+
+
 def test_a_measurement_without_samples_is_infinitely_slow():
     assert Measurement("timeout", reason="no answer in 1 s").seconds == math.inf
     assert Measurement("ok", (3.0, 1.0, 2.0)).seconds == 2.0

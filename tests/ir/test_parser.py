@@ -48,6 +48,7 @@ def test_a_function_is_read_back_as_an_equal_one(f):
     assert equal(again, f)
     assert show(again) == text
     assert again == again and hash(again) == hash(again)
+    assert equal(parse(show(f, canonical=True)), f)
 
 
 def test_matmul_round_trip():
