@@ -17,6 +17,7 @@ from autotune.space import Draft, Question
 
 SCALES = (0.5, 1.0, 2.0, 4.0)  # of distances, in units of the features' spread, of which the likeliest is taken
 NOISES = (1e-4, 1e-3, 1e-2, 0.1)  # variance of a measurement, as a share of that of all
+EVEN = 64  # the largest power of two that matters as a divisor of a factor: as many lanes
 TRUST = 0.2  # in the analytical model, as of so much variance of what it says
 
 Row = dict[int, float]  # the features of a draft that are not zero; the first is what the analytical model says
@@ -66,6 +67,7 @@ def _described(question: Question, answer: Any) -> Iterable[tuple[Any, float]]:
     for place, factor in enumerate(answer):
         inside *= factor
         yield place, math.log2(factor)
+        yield (place, "even"), math.log2(min(factor & -factor, EVEN))
         yield (place, "waste"), 10 * (-(-question.extent // factor) * factor / max(1, question.extent) - 1)
     if len(answer) > 1:
         yield "all", math.log2(inside)

@@ -17,6 +17,8 @@ LOADS = 2  # vectors that are loaded in a cycle
 LINE = 64  # bytes
 CROSSING = 0.5  # of a cycle more for a vector of a row that lies anyhow between lines
 SCATTERED = 1.0  # cycles for each element of a vector that is gathered
+UNEVEN = 0.5  # of the time of a register more where part of it is never used
+TORN = 6.0  # times that a vector of several registers takes of which the last is not full
 SPILL = 1.5  # cycles for each register that is missing, in each step
 LOOP = 1.0  # cycles of a loop's own in each iteration
 ENTER = 25.0  # cycles to enter and leave a register tile
@@ -67,7 +69,7 @@ def cost(outline: Outline, target: Target, threads: int) -> Cost:
     accesses = (outline.store, *outline.loads)
     vectors = {id(access): _vectors(access, tile) for access in accesses}
     updates = math.prod([each.trips for each in tile if each.kind == "tile"])
-    parts = max(1, -(-outline.lanes * outline.store.itemsize // target.vector_bytes))  # registers of a vector
+    parts = _registers(outline.lanes, outline.store.itemsize, target)
     work = updates * outline.operations * parts / target.fma_per_cycle
     chain = target.fma_latency * updates / max(1.0, vectors[id(outline.store)]) if outline.reduces else 0.0
     streams = [(access, vectors[id(access)]) for access in outline.loads]
@@ -91,6 +93,14 @@ def cost(outline: Outline, target: Target, threads: int) -> Cost:
         copies=copies,
         share=_share(outline.tasks, threads),
     )
+
+
+def _registers(lanes: int, itemsize: int, target: Target) -> float:
+    """The registers that a vector of so many lanes takes, or as many as it takes the time of."""
+    size = lanes * itemsize
+    if lanes & (lanes - 1) == 0 or size % target.vector_bytes == 0:
+        return max(1.0, size / target.vector_bytes)
+    return 1.0 + UNEVEN if size < target.vector_bytes else -(-size // target.vector_bytes) * TORN
 
 
 def _vectors(access: Access, tile: Sequence[Level]) -> float:

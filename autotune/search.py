@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +27,8 @@ LEAST = 24  # measurements before the search may be over
 PATIENCE = 2  # proposals in a row that promise less than the noise
 PENALTY = 3.0  # times the slowest: what a candidate counts for that failed
 QUIET, LOUD = 0.004, 0.03  # between these the noise of a measurement is taken to be
+SHELVED = 48  # candidates that are applied to be judged, and wait
+AHEAD = 4  # times as many as are proposed are applied for that
 TRIES = 60  # drafts in a row that are known already, before the space counts as exhausted
 
 
@@ -58,20 +61,21 @@ class _Known:
     def candidate(self, draft: Draft, origin: str) -> Candidate | None:
         """The candidate of a draft; None where it is refused, or nothing new."""
         self._keys.add(draft.key)
-        found = self._space.candidate(draft.decisions, origin)
-        if found is None or found.text in self.drafts:
+        found = self._space.scheduled(draft.decisions, origin)
+        if found is None or found[0].text in self.drafts:
             return None
-        self.drafts[found.text] = draft
-        return found
+        self.drafts[found[0].text] = found[1]
+        self._keys.add(found[1].key)
+        return found[0]
 
     def of(self, candidate: Candidate) -> Draft | None:
         """The draft of a candidate, also of one that came from elsewhere."""
         if candidate.text not in self.drafts:
-            draft = self._space.draft(candidate.decisions)
-            if draft is None:
+            found = self._space.scheduled(candidate.decisions)
+            if found is None:
                 return None
-            self.drafts[candidate.text] = draft
-            self._keys.add(draft.key)
+            self.drafts[candidate.text] = found[1]
+            self._keys.add(found[1].key)
         return self.drafts[candidate.text]
 
 
@@ -146,13 +150,14 @@ class Search:
         self._learned = Learned()
         self._times: dict[str, float] = {}  # of what ran, by text
         self._spreads: list[float] = []
-        self._failed: list[Draft] = []
         self._calm = 0
         self._is_exhausted = False
         answer = Sampler(self._rng) if blind else by_default
         starts = [("default", space.draft({}, answer)), *[("database", space.draft(each)) for each in warm]]
         self._starts = [(origin, draft) for origin, draft in starts if draft is not None]
         self._ranked: Iterator[Draft] | None = None
+        self._rough = Learned()  # of the decisions alone, where the analytical model has to wait for what comes of them
+        self._shelf: list[Candidate] = []  # applied, but not proposed yet
 
     @property
     def noise(self) -> float:
@@ -183,24 +188,36 @@ class Search:
             return  # of an older recipe
         seconds = trial.measurement.seconds
         if math.isinf(seconds):
-            self._failed.append(draft)
             if self._times:
-                self._learned.learn(draft, PENALTY * max(self._times.values()))
+                self._learn(draft, PENALTY * max(self._times.values()))
             return
         self._times[trial.candidate.text] = seconds
         self._spreads.append(trial.measurement.spread)
+        self._learn(draft, seconds)
+
+    def _learn(self, draft: Draft, seconds: float) -> None:
         self._learned.learn(draft, seconds)
+        if not self._space.is_foreseen:
+            self._rough.learn(replace(draft, costs=()), seconds)
 
     def _by_model(self, n: int) -> list[Candidate]:
-        """The best of many by the analytical model; where there is none, any."""
-        if self._ranked is None:
+        """The best of many by the analytical model."""
+        if self._ranked is None and self._space.is_foreseen:
             near, far = Sampler(self._rng, 0.5), Sampler(self._rng)
             drafts = self._fresh([self._space.draft({}, near if k % 2 else far) for k in range(FIRST)])
             self._ranked = iter(sorted(drafts, key=lambda draft: draft.cycles))
-        return self._taken(self._ranked, n, "model")
+        if self._ranked is not None:
+            return self._taken(self._ranked, n, "model")
+        self._shelve(self._pool()[: SHELVED - len(self._shelf)], "model")
+        order = sorted(self._shelf, key=lambda each: self._known.drafts[each.text].cycles)
+        self._shelf = order[n:]
+        return order[:n]
 
     def _by_learning(self, n: int) -> list[Candidate]:
+        """Those that promise most by what was learned, and now and then another one."""
         pool = self._pool()
+        if not self._space.is_foreseen:
+            pool = self._applied(pool, n)
         if not pool:
             return []
         best = math.log(min(self._times.values(), default=math.inf))
@@ -214,12 +231,11 @@ class Search:
         found: list[Candidate] = []
         explored = sum([self._rng.random() < EXPLORED for _ in range(n)])
         while len(found) < n and left.any():
-            if len(found) < n - explored:
-                at = int(np.argmax(np.where(left, gains, -1.0)))
-            else:
-                at = int(self._rng.choice(np.flatnonzero(left)))
+            is_promising = len(found) < n - explored
+            open_ = np.flatnonzero(left)
+            at = int(open_[np.argmax(gains[open_])] if is_promising else self._rng.choice(open_))
             left[at] = False
-            fresh = self._known.candidate(pool[at], "evolved" if len(found) < n - explored else "random")
+            fresh = self._taken_out(pool[at], "evolved" if is_promising else "random")
             if fresh is None:
                 continue
             found.append(fresh)
@@ -227,6 +243,31 @@ class Search:
                 model = model.suppose(rows[at], float(means[at]))
                 means, spreads = model.predict(rows)
                 gains = _gains(best - means, spreads)
+        return found
+
+    def _applied(self, pool: list[Draft], n: int) -> list[Draft]:
+        """Drafts of which the analytical model says something once they are applied: all that were, after adding those
+        that promise most by their decisions alone."""
+        if pool and len(self._rough) >= LEARNED:
+            best = math.log(min(self._times.values(), default=math.inf))
+            means, spreads = self._rough.predict([self._rough.features.of(draft) for draft in pool])
+            gains = _gains(best - means, spreads)
+            pool = [pool[at] for at in np.argsort(-gains, kind="stable")]
+        self._shelve(pool[: AHEAD * n], "evolved")
+        self._shelf = self._shelf[-SHELVED:]
+        return [self._known.drafts[each.text] for each in self._shelf]
+
+    def _shelve(self, drafts: Iterable[Draft], origin: str) -> None:
+        """Apply drafts, and keep the candidates for later."""
+        found = [self._known.candidate(draft, origin) for draft in drafts]
+        self._shelf += [each for each in found if each is not None]
+
+    def _taken_out(self, draft: Draft, origin: str) -> Candidate | None:
+        """The candidate of a draft, which may lie on the shelf."""
+        if self._space.is_foreseen:
+            return self._known.candidate(draft, origin)
+        found = next(each for each in self._shelf if self._known.drafts[each.text] is draft)
+        self._shelf.remove(found)
         return found
 
     def _pool(self) -> list[Draft]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -16,7 +16,7 @@ from autotune.roofline import Cost, cost
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.schedule import Planned, Planner
+from tensorc.schedule import Planned, Planner, outlines
 from tensorc.schedule.knobs import Decisions
 from tensorc.schedule.recipes.custom import Recipe, registered
 from tensorc.target import Target
@@ -24,6 +24,7 @@ from tensorc.target import Target
 SMALL = 16  # factors up to which all are tried, for register tiles
 SHARED = "parallel"  # the knobs that tell what threads share
 ALGORITHM = "algorithm"  # the knobs that ask for another one
+ROUND = 0.6  # how often factors that leave no rest are drawn
 FEW = 48  # factors of one loop that are tried at most
 
 
@@ -64,17 +65,22 @@ class Question:
         """What is tried for one factor of a split, in order."""
         return _factors(self.extent, self.default[place])
 
+    def round_factors(self, place: int) -> tuple[int, ...]:
+        """Those that leave no rest, or fit vectors and lines of caches."""
+        found = self.factors(place)
+        return tuple([n for n in found if self.extent % n == 0 or n & (n - 1) == 0])
+
 
 @cache
 def _factors(extent: int, default: int) -> tuple[int, ...]:
     """Small numbers, divisors, powers of two, three times such, and what is near the default."""
-    most = max(extent, default)
+    most = extent if default <= extent else 2 * default
     found = {*range(1, min(most, SMALL) + 1), default, extent}
     found |= {step << n for step in (1, 3) for n in range(most.bit_length())}
     found |= {default - 1, default + 1, 2 * default, default // 2, -(-extent // 2), -(-extent // 3)}
     found |= {n for n in range(1, math.isqrt(extent) + 1) if extent % n == 0}
     found |= {extent // n for n in range(1, math.isqrt(extent) + 1) if extent % n == 0}
-    kept = sorted([n for n in found if 0 < n <= max(most, SMALL)])
+    kept = sorted([n for n in found if 0 < n <= most])
     while len(kept) > FEW:  # every second one of those that are neither small nor the default
         far = [n for n in kept if n > SMALL and n not in (default, extent)]
         kept = [n for n in kept if n not in far[::2]]
@@ -113,8 +119,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan that is not applied yet: its decisions, the questions that they answer, and what the model says of each of
-    its nests."""
+    """A plan: its decisions, the questions that they answer, and what the model says of each of its nests, if that is
+    known."""
 
     decisions: Mapping[str, Any]
     questions: Mapping[str, Question]
@@ -122,7 +128,7 @@ class Draft:
 
     @property
     def cycles(self) -> float:
-        """By the model; 0 where no recipe tells what comes of its plan."""
+        """By the model; 0 where that says nothing."""
         return sum([each.cycles for each in self.costs])
 
     @property
@@ -157,6 +163,12 @@ class Space:
         """Whether drafts are plans: no user's recipe has to be run to know what it asks."""
         return self._planner.is_plannable
 
+    @cached_property
+    def is_foreseen(self) -> bool:
+        """Whether drafts come with what the model says of them: all recipes tell what comes of their plans."""
+        default = self.draft()
+        return default is not None and bool(default.costs)
+
     def draft(self, given: Decisions | None = None, answer: Callable[[Question], Any] | None = None) -> Draft | None:
         """The plan by what is given and otherwise answered, by default as the recipes would; None where the recipes
         refuse it."""
@@ -168,7 +180,8 @@ class Space:
         except ScheduleError:
             return None
         costs = [self._cost(plan, asked.decisions) for plan in plans]
-        return Draft(asked.decisions, asked.questions, tuple([each for each in costs if each is not None]))
+        known = tuple([each for each in costs if each is not None])
+        return Draft(asked.decisions, asked.questions, known if len(known) == len(costs) else ())
 
     def _guess(self, asked: Asked) -> Draft:
         """The draft of a recipe that has to be run for its questions: those that it is known to ask."""
@@ -194,6 +207,12 @@ class Space:
 
     def candidate(self, decisions: Decisions, origin: str = "default") -> Candidate | None:
         """The schedule of these decisions, of which the recipes take what they ask for; None where they refuse it."""
+        found = self.scheduled(decisions, origin)
+        return None if found is None else found[0]
+
+    def scheduled(self, decisions: Decisions, origin: str = "default") -> tuple[Candidate, Draft] | None:
+        """The same, with the draft that came of it: where recipes do not tell what comes of a plan, the model now says
+        what it finds."""
         asked = Asked(decisions, by_default)
         try:
             scheduled = self._planner.schedule(asked)
@@ -201,7 +220,14 @@ class Space:
             return None
         finally:
             self._questions.update(asked.questions)
-        return Candidate(asked.decisions, show(scheduled.function), origin)
+        function = scheduled.function
+        if self.is_foreseen:
+            draft = self.draft(asked.decisions)
+            costs = () if draft is None else draft.costs
+        else:
+            costs = tuple([cost(each, self.target, self.threads) for each in outlines(function)])
+        candidate = Candidate(asked.decisions, show(function), origin)
+        return candidate, Draft(asked.decisions, asked.questions, costs)
 
     def drafts(self) -> Iterator[Draft]:
         """Every plan of the space, the default first: finite, but often too many."""
@@ -246,10 +272,13 @@ class Sampler:
     def _factors(self, question: Question) -> tuple[int, ...]:
         fits = math.prod(question.default) <= question.extent
         for _ in range(8):
-            drawn = tuple([_one(self._rng, question.factors(n)) for n in range(question.parts - 1)])
+            drawn = tuple([_one(self._rng, self._values(question, n)) for n in range(question.parts - 1)])
             if not fits or math.prod(drawn) <= question.extent:
                 break
         return drawn
+
+    def _values(self, question: Question, place: int) -> tuple[int, ...]:
+        return question.round_factors(place) if self._rng.random() < ROUND else question.factors(place)
 
     def beside(self, question: Question, answer: Any) -> Any:
         """Another answer, near one."""
@@ -258,7 +287,7 @@ class Sampler:
         if not answer:
             return answer
         place = int(self._rng.integers(len(answer)))
-        values = question.factors(place)
+        values = self._values(question, place)
         at = min(range(len(values)), key=lambda n: abs(values[n] - answer[place]))
         step = int(_one(self._rng, (-3, -2, -1, -1, 1, 1, 2, 3)))
         moved = [*answer]

@@ -76,3 +76,15 @@ def test_the_default_is_among_the_best(function):
     drafts = [made.draft({}, sampler) for _ in range(200)]
     better = [draft for draft in drafts if draft and default and draft.cycles < 0.9 * default.cycles]
     assert len(better) <= 10
+
+
+def test_vectors_that_do_not_fill_registers_cost_more():
+    plain, torn = [_lanes(count) for count in (16, 12)]
+    assert torn.arithmetic > 3 * plain.arithmetic and _lanes(6).arithmetic > 1.4 * _lanes(8).arithmetic
+
+
+def _lanes(count: int):
+    sizes = dict.fromkeys("ijk", 240)
+    levels = (level("j", 240, count), level("i", 240), Level("k", 240), lanes("j", count))
+    loads = (_access("A", "ik", sizes), _access("B", "kj", sizes))
+    return _cost(Outline("C", levels, _access("C", "ij", sizes), loads, count, 1.0, frozenset("k")))

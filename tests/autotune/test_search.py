@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import tensorc as tc
@@ -105,3 +107,26 @@ def test_all_failing_is_no_trouble():
         for candidate in search.propose(4):
             search.tell(Trial(candidate, Measurement("refused", reason="no")))
     assert search.propose(4)
+
+
+def test_recipes_without_a_model_are_judged_by_what_they_do():
+    @tc.recipe(lambda group: group.main.block == "C", register=False)
+    def tiles(s, group, knobs, target, threads):
+        i, j, k = s.loops("C")
+        i, row = s.split(i, factors=(None, *knobs.split("i", 96, 2, default=(1,))))
+        j, lane = s.split(j, factors=(None, *knobs.split("j", 96, 2, default=(1,))))
+        s.reorder(i, j, k, row, lane)
+        s.unroll(row)
+        s.vectorize(lane)
+
+    made = space(matmul(), own=(tiles,))
+    search = Search(made, blind=True)
+    best = math.inf
+    for _ in range(12):
+        for candidate in search.propose(4):
+            found = made.scheduled(candidate.decisions)
+            assert found is not None and found[1].cycles > 0
+            best = min(best, found[1].cycles)
+            search.tell(Trial(candidate, Measurement("ok", (found[1].cycles * 1e-9,))))
+    rest = [made.scheduled({"C.i": (i,), "C.j": (j,)}) for i in (1, 4, 6, 8) for j in (8, 16, 32)]
+    assert best <= 1.1 * min(each[1].cycles for each in rest if each is not None)

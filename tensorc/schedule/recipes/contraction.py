@@ -95,7 +95,7 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
     width = columns.chunk or size(column)
     found = best_tile(replace(product, columns=width), target)
     default = (found.rows, found.vectors)
-    rows, vectors = knobs.split("tile", row_count, 3, default=default)
+    rows, vectors = knobs.split("tile", max(row_count, -(-width // lanes)), 3, default=default)
     if rows * vectors > MOST_VECTORS:
         problem = f"{rows} rows of {vectors} vectors are more than the {MOST_VECTORS} vectors of a tile"
         raise ScheduleError(f"knob '{pattern.block}.tile': {problem}")

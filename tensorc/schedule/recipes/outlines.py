@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from tensorc.ir.expr import Var
+from tensorc.ir.function import Function
+from tensorc.ir.stmt import Block, For, Stmt
+from tensorc.ir.walk import substmts, variables
+from tensorc.schedule.locate import constant
 from tensorc.schedule.recipes import contraction, dots, elementwise, reduction, stencil
-from tensorc.schedule.recipes.access import Group, Pattern
+from tensorc.schedule.recipes.access import Group, Pattern, pattern
 from tensorc.schedule.recipes.columns import GATHERED, depth_axis
 from tensorc.schedule.recipes.outline import Copy, Level, Outline, inner, lanes, level
-from tensorc.schedule.recipes.tiles import size
+from tensorc.schedule.recipes.tiles import UNKNOWN_EXTENT, size
+from tensorc.schedule.regions import buffers_written
 from tensorc.target import Target
 
 PLAIN = 1.0  # cycles to copy a vector that lies as it is wanted
 TURNED = 3.0  # the same of one that is turned on the way
 SINGLE = 16.0  # the same of one whose elements are moved one by one
+KINDS = {"unrolled": "tile", "vectorized": "lanes"}  # loops that become part of a register tile
 
 
 def outline(recipe: Any, group: Group, plan: Any, target: Target, threads: int) -> Outline | None:
     """The nest that a built-in recipe makes of a plan; None where it is not foreseen."""
     make = _OUTLINES.get(recipe) if isinstance(recipe, ModuleType) else None
     return None if make is None else make(group, plan, target, threads)
+
+
+def outlines(function: Function) -> list[Outline]:
+    """The nests of a scheduled function, as they are: for recipes that do not tell beforehand what comes of a plan."""
+    internal = frozenset([buffer.name for buffer in function.allocs])
+    return [_as_scheduled(block, around, internal) for block, around in _nests(function.body, ())]
+
+
+def _nests(stmt: Stmt, around: tuple[For, ...]) -> Iterator[tuple[Block, tuple[For, ...]]]:
+    """The blocks that write, with the loops around them."""
+    match stmt:
+        case For():
+            yield from _nests(stmt.body, (*around, stmt))
+        case Block() if buffers_written(stmt):
+            yield stmt, around
+        case _:
+            for inside in substmts(stmt):
+                yield from _nests(inside, around)
+
+
+def _as_scheduled(block: Block, around: tuple[For, ...], internal: frozenset[str]) -> Outline:
+    """Of buffers that are internal, and laid out anew, it is taken that they lie as they are read."""
+    found, names = pattern(block), dict[Var, str]()
+    for it in block.iters:
+        names.update({var: it.var.name for var in variables(it.binding) if var not in names})
+    levels = []
+    for loop in around:
+        kind, trips = KINDS.get(loop.kind, "serial"), constant(loop.extent) or UNKNOWN_EXTENT
+        levels.append(Level(names.get(loop.var, loop.var.name), trips, 1, kind))
+    wide = math.prod([int(each.trips) for each in levels if each.kind == "lanes"])
+    tasks = math.prod([each.trips for each, loop in zip(levels, around) if loop.kind == "parallel"])
+    reduces = frozenset([axis.name for axis in found.reduce])
+    operations = max(1.0, found.cost / 2 if reduces else found.cost)
+    own = [load for load in found.loads if load.buffer in internal]
+    made = frozenset([load.buffer for load in own if len(load.strides) < len(load.axes)])
+    return Outline(
+        block.name, tuple(levels), found.store, found.loads, wide, operations, reduces, made, tasks=int(tasks)
+    )
 
 
 def _contraction(
