@@ -134,8 +134,8 @@ def test_the_knobs():
     knobs = Defaults()
     schedule_function(function, ZEN4, 1, knobs)
     asked = [name for name in knobs.decisions if name.startswith("C.")]
-    names = ["algorithm", "join", "pack", "chunk", "pack_rows", "tile", "depth", "height", "around", "parallel"]
-    assert asked == [f"C.{name}" for name in (*names, "innermost", "unroll")]
+    names = ["algorithm", "join", "pack", "chunk", "pack_rows", "lanes", "tile", "depth", "height", "around"]
+    assert asked == [f"C.{name}" for name in (*names, "parallel", "innermost", "unroll")]
     apart = schedule_function(function, ZEN4, 1, Replay({"C.join": False}))
     assert [str(loop) for loop in apart.loops("C")][:4] == ["C.w.0", "C.n", "C.h", "C.c.0"]
     small = schedule_function(function, ZEN4, 1, Replay({"C.join": True, "C.pack": True, "C.chunk": 28}))

@@ -111,3 +111,9 @@ def test_threads_share_blocks(parallel, around, pack):
 def test_panels_inside_rows_are_no_tasks():
     with pytest.raises(ScheduleError, match=r"knob 'C.parallel': 'columns' is none of 'rows', 'none'"):
         _scheduled(_matmul(30, 70, 40), threads=2, around="rows", parallel="columns")
+
+
+def test_half_a_register_may_do():
+    s = _scheduled(_matmul(30, 68, 40), lanes=4, tile=(4, 3))
+    assert s.extent("C.j.2") == 4
+    _assert_right(s)

@@ -18,7 +18,7 @@ from tensorc.schedule.recipes.access import Group, pattern
 from tensorc.schedule.recipes.choose import RECIPES, schedule_function
 from tensorc.target import Target
 
-ASKED = "C.pack_rows, C.tile, C.depth, C.height, C.pack, C.around, C.parallel, C.unroll"
+ASKED = "C.pack_rows, C.lanes, C.tile, C.depth, C.height, C.pack, C.around, C.parallel, C.unroll"
 TARGETS = [Target("cpu", mcpu=name) for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4")]
 
 

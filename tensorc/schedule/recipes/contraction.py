@@ -37,6 +37,7 @@ from tensorc.target import Target
 PACK_REUSE = 4  # tiles of rows that must share a panel before packing it pays
 REREAD = 3  # panels that read an operand before converting it once, into memory, pays
 BLOCKS = (2, 4, 8, 16, 32)  # steps that a block of rows or columns may have
+NARROWEST = 4  # lanes of a vector
 UNROLLS = (1, 2, 4)  # steps of the innermost reduction in the code of a tile
 MOST_VECTORS = 256  # of a tile: past the registers of any target, and each is code of its own
 
@@ -92,6 +93,9 @@ def _by_columns(group: Group, knobs: Knobs, target: Target, threads: int) -> Pla
         by_rows = by_rows if knobs.choice("pack_rows", (True, False), default=strays) else None
     product = product_of(pattern, column, target, by_rows)
     row_count, lanes = product.rows, product.lanes
+    if lanes >= 2 * NARROWEST:  # columns that do not fill whole registers may fill halves
+        lanes = knobs.choice("lanes", (lanes, lanes // 2), default=lanes)
+        product = replace(product, lanes=lanes)
     width = columns.chunk or size(column)
     found = best_tile(replace(product, columns=width), target)
     default = (found.rows, found.vectors)

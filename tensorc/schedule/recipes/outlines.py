@@ -207,7 +207,7 @@ def _reduction(group: Group, plan: reduction.Plan, target: Target, threads: int)
             tile.insert(0, inner(plan.beside, reduction.SIDE_BY_SIDE))
         tile.append(lanes(plan.axis, plan.lanes))
     along = [Level(plan.axis, plan.block, plan.lanes)] if plan.rows and plan.axis is not None else []
-    tasks = math.prod([each.trips for each in spatial.values()]) if plan.parallel else 1.0
+    tasks = math.prod([each.trips for each in spatial.values()]) * max(1, plan.parts) if plan.parallel else 1.0
     return Outline(
         pattern.block, (*spatial.values(), *reduce.values(), *along, *tile), pattern.store, pattern.loads,
         plan.lanes, max(1, pattern.cost), frozenset(reduce), tasks=max(1, int(tasks)),

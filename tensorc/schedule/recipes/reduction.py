@@ -28,7 +28,8 @@ class Plan:
     """`axis` becomes vectors of `lanes` elements, `vectors` of them side by side; `parallel`: share the outer loops.
 
     With `rows`, so many terms are added in one pass over `block` vectors of results, which stay in the level-1 cache.
-    `beside` is an axis of which several results are reduced together, as they share an operand.
+    `beside` is an axis of which several results are reduced together, as they share an operand. With `parts`, the first
+    reduction is done in so many parts, each with a result of its own, for threads to share where results are few.
     """
 
     axis: str | None
@@ -38,6 +39,7 @@ class Plan:
     rows: int = 0
     block: int = 0
     beside: str | None = None
+    parts: int = 0
 
 
 def matches(pattern: Pattern) -> bool:
@@ -54,7 +56,7 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     while lanes > 1 and lanes // 2 >= extent:
         lanes //= 2
     most = max(1, min(ACCUMULATORS, extent // lanes))
-    vectors = knobs.choice("vectors", (1, 2, 4, 8), default=1 << (most.bit_length() - 1))
+    vectors = knobs.choice("vectors", (1, 2, 4, 8, 16), default=1 << (most.bit_length() - 1))
     own = [a for a in pattern.axes if a.kind != "ordered"]
     work = math.prod(a.extent or UNKNOWN_EXTENT for a in own) * pattern.cost / lanes
     parallel = knobs.choice("parallel", (True, False), default=worth_threads(work, threads))
@@ -66,7 +68,18 @@ def decide(group: Group, knobs: Knobs, target: Target, threads: int) -> Plan:
     if parallel:
         block = min(block, -(-extent // (2 * lanes * threads)))
     block = max(1, min(block, -(-extent // lanes)))
-    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1, rows, block, beside)
+    parts = _parts(pattern, axis, threads)
+    count = knobs.choice("parts", parts, default=0) if len(parts) > 1 else 0
+    return Plan(axis.name if axis else None, lanes, vectors, parallel and threads > 1, rows, block, beside, count)
+
+
+def _parts(pattern: Pattern, axis: Axis | None, threads: int) -> tuple[int, ...]:
+    """The numbers of parts that a reduction may have, where there are fewer results than threads."""
+    results = math.prod([each.extent or UNKNOWN_EXTENT for each in pattern.spatial])
+    extent = pattern.reduce[0].extent
+    if results >= threads or axis is None or axis.kind != "reduce" or not pattern.is_box or extent is None:
+        return (0,)
+    return (0, *[count for count in (threads, 2 * threads, 4 * threads) if extent % count == 0 and count < extent])
 
 
 def _shares_operand(pattern: Pattern, axis: Axis | None) -> str | None:
@@ -96,6 +109,11 @@ def apply(s: Schedule, group: Group, plan: Plan) -> None:
     block = pattern.block
     loops = dict(zip([axis.name for axis in pattern.axes], pattern.loops(s)))
     spatial = [loops[axis.name] for axis in pattern.spatial]
+    if plan.parts:
+        first = pattern.reduce[0].name
+        part, loops[first] = s.split(loops[first], factors=(plan.parts, None))
+        block = s.rfactor(part).name
+        spatial.append(part)
     reduce = [loops[axis.name] for axis in pattern.reduce]
     first_reduce = reduce[0]
     if plan.axis is not None:
