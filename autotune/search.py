@@ -158,6 +158,7 @@ class Search:
         self._ranked: Iterator[Draft] | None = None
         self._rough = Learned()  # of the decisions alone, where the analytical model has to wait for what comes of them
         self._shelf: list[Candidate] = []  # applied, but not proposed yet
+        self._drawn: set[object] = set()  # the keys of drafts of a pool that have no parents
 
     @property
     def noise(self) -> float:
@@ -253,7 +254,10 @@ class Search:
             means, spreads = self._rough.predict([self._rough.features.of(draft) for draft in pool])
             gains = _gains(best - means, spreads)
             pool = [pool[at] for at in np.argsort(-gains, kind="stable")]
-        self._shelve(pool[: AHEAD * n], "evolved")
+        drawn = [draft for draft in pool if draft.key in self._drawn]  # half of them, lest all be like the best
+        bred = [draft for draft in pool if draft.key not in self._drawn]
+        half = AHEAD * n // 2
+        self._shelve([*bred[:half], *drawn[:half]], "evolved")
         self._shelf = self._shelf[-SHELVED:]
         return [self._known.drafts[each.text] for each in self._shelf]
 
@@ -276,6 +280,7 @@ class Search:
         parents = [self._known.drafts[text] for text in order]
         near, far = Sampler(self._rng, 0.5), Sampler(self._rng)
         drafts: list[Draft | None] = []
+        self._drawn = set()
         for _ in range(POOL):
             kind = self._rng.random() if parents else 1.0
             if kind < CHANGED:
@@ -283,7 +288,9 @@ class Search:
             elif kind < CHANGED + CROSSED:
                 drafts.append(self._crossed(self._parent(parents), self._parent(parents)))
             else:
-                drafts.append(self._space.draft({}, near if self._rng.random() < 0.5 else far))
+                draft = self._space.draft({}, near if self._rng.random() < 0.5 else far)
+                drafts.append(draft)
+                self._drawn |= set() if draft is None else {draft.key}
         fresh = self._fresh(drafts)
         least = min([draft.cycles for draft in (*fresh, *parents)], default=0.0)
         return [draft for draft in fresh if draft.cycles <= HOPELESS * least]
