@@ -16,7 +16,7 @@ from autotune.roofline import Cost, cost
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
-from tensorc.schedule import Planned, Planner, outlines
+from tensorc.schedule import Planned, Planner, Schedule, outlines
 from tensorc.schedule.knobs import Decisions
 from tensorc.schedule.recipes.custom import Recipe, registered
 from tensorc.target import Target
@@ -204,6 +204,10 @@ class Space:
     def _answering(self, answer: Callable[[Question], Any]) -> Callable[[Question], Any]:
         """Without other threads, what they share is no question; nor are algorithms that are not allowed."""
         return lambda asked: asked.default if asked.name.rpartition(".")[2] in self._closed else answer(asked)
+
+    def schedule(self, decisions: Decisions) -> Schedule:
+        """The schedule of these decisions. Raises ScheduleError where the recipes refuse them."""
+        return self._planner.schedule(Asked(decisions, by_default))
 
     def candidate(self, decisions: Decisions, origin: str = "default") -> Candidate | None:
         """The schedule of these decisions, of which the recipes take what they ask for; None where they refuse it."""

@@ -79,7 +79,7 @@ def _default(
     tensors, target: Target, threads: int, schedules, own: Sequence[Recipe], name: str, fixed: tuple[int, ...]
 ) -> Schedule:
     function = _guarded(lambda: te.lower(tensors, name))
-    found = _looked_up(schedules, function, target)
+    found = _looked_up(schedules, function, target, threads)
     names = [function.params[position].name for position in fixed]
     return _guarded(lambda: _schedule(function, target, threads, found, own, names), function)
 
@@ -111,9 +111,14 @@ def build(
     chosen = name or (what.function.name if isinstance(what, Schedule) else "main")
     held = _held(constants, what)
     fixed = tuple(held)
+    found: Decisions | Trace | None = None
     if not isinstance(what, Schedule):
+        given = check_arguments(what)
+        if schedules is not None:
+            function = _guarded(lambda: te.lower(given, chosen))
+            found = _looked_up(schedules, function, target, limit)
         own = registered()
-        made = _default(check_arguments(what), target, limit, schedules, own, chosen, fixed) if own else None
+        made = _default(given, target, limit, found, own, chosen, fixed) if own else None
         if made is not None and not {recipe.name for recipe in own}.isdisjoint(made.recipes.values()):
             what = made  # known by what its recipes did to it: their code may change
     if isinstance(what, Schedule):
@@ -127,9 +132,11 @@ def build(
         tensors = check_arguments(what)
         symbols = te.symbols(tensors)
         text = _guarded(lambda: te.canonical_text(tensors))
-        plan = lambda: made or _default(tensors, target, limit, schedules, (), chosen, fixed)
+        if found is not None:  # which tells blocks by their names
+            text = show(function) + (found.json() if isinstance(found, Trace) else repr(dict(found)))
+        plan = lambda: made or _default(tensors, target, limit, found, (), chosen, fixed)
         names = list(argument_names(tensors))
-    store = Cache.default() if cache and schedules is None else None
+    store = Cache.default() if cache else None
     text += "".join([f"\n{var.name}" for var in symbols])  # by which callers pass them
     keys = [_key(text, target, limit)]
     if fixed:
@@ -274,14 +281,14 @@ def compile_function(function: Function, target: Target, work: tuple[int | Expr,
 
 
 def _looked_up(
-    schedules: ScheduleSource | Decisions | Trace | None, function: Function, target: Target
+    schedules: ScheduleSource | Decisions | Trace | None, function: Function, target: Target, threads: int
 ) -> Decisions | Trace | None:
     """What the caller has for a function; what a source of the caller's raises is the caller's."""
     if schedules is None or isinstance(schedules, (Mapping, Trace)):
         return schedules
     if not hasattr(schedules, "lookup"):
         raise ArgumentError(f"schedules={schedules!r}: decisions, a Trace or an object with lookup is needed")
-    found = schedules.lookup(function, target)
+    found = schedules.lookup(function, target, threads)
     if found is not None and not isinstance(found, (Mapping, Trace)):
         raise ScheduleError(f"schedules: lookup gave {found!r}; a Trace, a dict of decisions or None is needed")
     return found

@@ -414,7 +414,7 @@ def test_sources_that_are_none():
 @pytest.mark.parametrize("found", [3, "C.tile", [1]])
 def test_schedules_that_are_none(found):
     refused(tc.ArgumentError, lambda: tc.build(add(), schedules=found), "or an object with lookup")
-    source = type("Source", (), {"lookup": lambda self, function, target: found})()
+    source = type("Source", (), {"lookup": lambda self, function, target, threads: found})()
     refused(tc.ScheduleError, lambda: tc.build(add(), schedules=source), "a dict of decisions or None")
 
 

@@ -84,6 +84,7 @@ def _is_factor(value: Any) -> bool:
 class ScheduleSource(Protocol):
     """Where tuned schedules come from: a tuning database is one, tuning on demand another."""
 
-    def lookup(self, function: Function, target: Target) -> Decisions | Trace | None:
-        """For an unscheduled function: decisions for the recipes' knobs, a whole trace, or nothing."""
+    def lookup(self, function: Function, target: Target, threads: int) -> Decisions | Trace | None:
+        """For an unscheduled function and the threads that it may use: decisions for the recipes' knobs, a whole trace,
+        or nothing."""
         ...
