@@ -458,7 +458,7 @@ def filled_box(write: Touch, shared: int) -> tuple[Span, ...] | None:
     guards = any(type(stmt) in (If, While) for stmt in writer.path[shared + 1 :])
     if guards or not stores_always(writer.node, write.buffer):
         return None
-    if not _runs_on_whole_domain(writer) or not _is_dense(write, shared):
+    if not runs_on_whole_domain(writer) or not _is_dense(write, shared):
         return None
     moving = {var for e in write.indices for var in variables(e)}
     if not variables(writer.node.predicate) & above <= moving:
@@ -543,7 +543,7 @@ def _is_before(a: Place, b: Place, shared: int) -> bool:
     return first in order and second in order and order.index(first) < order.index(second)
 
 
-def _runs_on_whole_domain(place: Place) -> bool:
+def runs_on_whole_domain(place: Place) -> bool:
     """Whether the predicate of a block only keeps its spatial iterators in their domain."""
     block, domain = place.node, place.domain()
     bounds_ = set()

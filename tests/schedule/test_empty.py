@@ -340,3 +340,15 @@ def test_ranges_that_loops_over_ranges_lead_to_are_looked_at_inside_only():
     s.split("C.i", factors=(None, 4))
     assert interpret(s.function, np.array([2, 0, 1, 3, 1])).tolist() == [2, 2, 3, 6, 7]
     assert "if C.i.0 * 4 + C.i.1 < 5" in s.show()
+
+
+def test_a_reduction_that_moves_to_where_it_is_short_keeps_its_loop():
+    """Of one term or none, it still starts where there is none."""
+    n = te.var("n")
+    a, k = te.placeholder((2, n), "int32", name="A"), te.reduce_axis(n, name="k")
+    t = te.compute((2,), lambda i: te.sum(a[i, k], axis=k), name="T")
+    s = tc.schedule([a, te.compute((2,), lambda i: t[i] + 1, name="C")])
+    s.specialize("n >= 2")
+    s.compute_at("T", "C.i")
+    assert interpret(s.function, np.zeros((2, 0), "i4")).tolist() == [1, 1]
+    assert interpret(s.function, np.array([[3], [4]], "i4")).tolist() == [4, 5]

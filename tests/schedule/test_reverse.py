@@ -516,3 +516,24 @@ def test_a_consumer_of_points_with_gaps_does_not_fill_them():
     s.fission(one, "T")
     with pytest.raises(ScheduleError, match="is not shown to be the whole that it computes"):
         s.reverse_compute_at("C", s.loops("T")[1])  # elements 0 and 5 are ready there, 1 to 4 are not
+
+
+def test_a_condition_that_leaves_points_out_is_not_lost():
+    f = parse("""
+        function main(A: float32[12], out C: float32[12])
+          alloc T: float32[12]
+          for o in 0 .. 2
+            for T.p in 0 .. 3
+              for T.q in 0 .. 2
+                block T
+                  spatial i: 12 = o * 6 + T.p * 2 + T.q
+                  where o * 3 + T.p < 5
+                  T[i] = A[i]
+            for C.p in 0 .. 3
+              for C.q in 0 .. 2
+                block C
+                  spatial i: 12 = o * 6 + C.p * 2 + C.q
+                  where o * 3 + C.p < 5
+                  C[i] = T[i]
+    """)
+    assert "is not shown to be the whole that it computes" in refused(reverse_compute_at, f, "C", "T.p")

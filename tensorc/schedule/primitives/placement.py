@@ -33,10 +33,12 @@ from tensorc.schedule.legality import (
     is_init_first,
     is_injective,
     overlap,
+    runs_on_whole_domain,
 )
 from tensorc.schedule.locate import (
     Place,
     all_blocks,
+    bind_start,
     block_places,
     blocks_below,
     find_block,
@@ -280,7 +282,7 @@ def _check_whole(
         known = known.given(it.binding >= 0).given(it.binding < it.extent)
     is_whole = all(can_prove(part, known) for part in conjuncts(new.node.predicate))
     computed = [it.binding for it in old.node.iters if it.kind in kinds]
-    is_whole = is_whole and fills(computed, old.loops[outer:], old.domain())
+    is_whole = is_whole and fills(computed, old.loops[outer:], old.domain()) and runs_on_whole_domain(old)
     for loop in loops:
         is_bound = any(uses(value, (loop.var,)) for value in (*values, *reducing))
         is_whole = is_whole and (is_bound or can_prove(loop.extent >= 1, domain))
@@ -421,7 +423,7 @@ def _check_points(source: Place, target: Place, step: str) -> None:
     around = {loop.var for loop in (*target.loops, target.node)}
     loops = [loop for loop in source.loops if loop.var not in around]
     values = [it.binding for it in source.node.iters if it.kind == "spatial"]
-    if not fills(values, loops, source.domain()):
+    if not fills(values, loops, source.domain()) or not runs_on_whole_domain(source):
         reason = f"{source.node.name!r} is not known to run on all points between the first and the last of them"
         refuse(source.function, f"{step}: {reason}", source.node.name)
 
@@ -557,7 +559,7 @@ def _regenerate(block: Block, needed: dict[Var, _Need], domain: Domain, taken: s
         if not is_const(extent, 1):
             var = Var(fresh(f"{block.name}.{it.var.name}", taken))
             taken.add(var.name)
-            inner = inner.bind(var, 0, extent)
+            inner = bind_start(inner, var, index(0), extent, (var,) if it.kind == "reduce" else ())
             binding = simplify(start + var, inner)
         guards = []
         if not can_prove(start >= 0, domain):
