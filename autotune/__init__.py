@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from autotune.cluster import RayRunner
 from autotune.database import Database, Record
+from autotune.explain import explain
 from autotune.measure import LocalRunner
 from autotune.record import Candidate, Measurement, Trial, Workload
 from autotune.search import Exhaustive, Random, Search
@@ -28,5 +29,6 @@ __all__ = [
     "Space",
     "Trial",
     "Workload",
+    "explain",
     "tune",
 ]

@@ -41,7 +41,8 @@ class Lines:
         self._last = 0.0
 
     def start(self, name: str, seconds: float | None, trials: int | None) -> None:
-        limits = [f"{seconds:.0f} s"] * (seconds is not None) + [f"{trials} trials"] * (trials is not None)
+        limits = [f"{seconds:g} s"] if seconds is not None else []
+        limits += [f"{trials} trials"] if trials is not None else []
         print(f"tuning {name}: {', '.join(limits)}", file=self._file, flush=True)
 
     def trial(self, trial: Trial, number: int, failures: int, best: float, first: float) -> None:
