@@ -1,6 +1,7 @@
-"""The main job, on real input: sharpen a photograph, multiply matrices, convolve, and a safe softmax.
+"""The main job, on real input: sharpen a photograph, multiply matrices, convolve, and a safe softmax; then tune.
 
-Each result is checked against NumPy, and one table tells the times. Run it with `make demo`; pictures go to out/.
+Each result is checked against NumPy, and one table tells the times. At the end one operator is tuned for ten seconds.
+Run it with `make demo`; pictures go to out/.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+import autotune
 import tensorc as tc
-from tensorc import te
+from tensorc import ops, te
 
 OUT = Path("out")
+TUNING_SECONDS = 10
 
 
 def sharpen(height: int, width: int, amount: float = 1.5):
@@ -143,6 +146,29 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
+def tune(console: Console) -> None:
+    """Tune a convolution of ResNet-50 and print and draw its curve."""
+    from matplotlib import pyplot
+
+    X, W = te.placeholder((1, 7, 7, 512), name="X"), te.placeholder((3, 3, 512, 512), name="W")
+    result = autotune.tune([X, W, ops.conv2d(X, W, padding=1, name="C")], seconds=TUNING_SECONDS)
+    told = f"{result.seconds * 1e3:.3f} ms, {result.speedup:.2f}x the default; {len(result.history)} schedules measured"
+    console.print(f"\nconv 3x3 7x7x512, tuned: {told}")
+    slowest = max(seconds for _, seconds in result.curve)
+    for at, seconds in result.curve:
+        console.print(f"{at:5.1f} s  {seconds * 1e3:7.3f} ms  {'#' * round(40 * seconds / slowest)}")
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    tried = [(trial.at, trial.measurement.seconds * 1e3) for trial in result.history if trial.measurement.samples]
+    axes.plot(*zip(*tried), "o", color="0.7", markersize=4, label="a schedule")
+    ends = [*result.curve, (result.history[-1].at, result.curve[-1][1])]
+    axes.step([at for at, _ in ends], [seconds * 1e3 for _, seconds in ends], where="post", label="the best so far")
+    axes.set(xlabel="seconds of tuning", ylabel="ms", yscale="log", title="conv 3x3 7x7x512")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(OUT / "tuning.png", dpi=120)
+    console.print(f"Its curve: {OUT / 'tuning.png'}")
+
+
 def main() -> int:
     OUT.mkdir(exist_ok=True)
     table = Table(title="tensorc, checked against NumPy; times in ms", box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -178,6 +204,7 @@ def main() -> int:
     console.print(table)
     console.print("photo: an unsharp mask; conv: of ResNet-50. The limit is this machine's FMA peak or copy bandwidth.")
     console.print(f"The photograph before and after: {OUT / 'before.png'}, {OUT / 'after.png'}")
+    tune(console)
     return int(failed)
 
 

@@ -44,3 +44,4 @@ def test_the_demo_saves_its_pictures(tmp_path):
     before, after = [image.open(tmp_path / "out" / f"{name}.png") for name in ("before", "after")]
     assert before.size == after.size
     assert before.tobytes() != after.tobytes()
+    assert "conv 3x3 7x7x512, tuned: " in done.stdout and (tmp_path / "out" / "tuning.png").exists()
