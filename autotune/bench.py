@@ -25,7 +25,8 @@ from tensorc.ir.count import count
 from tensorc.ir.expr import Expr
 from tensorc.ir.function import Function
 from tensorc.ir.parser import parse
-from tensorc.ir.walk import substitute
+from tensorc.ir.stmt import Block
+from tensorc.ir.walk import substitute, walk
 from tensorc.runtime import Cache, Kernel, load
 from tensorc.schedule import Planner
 from tensorc.schedule.knobs import Defaults
@@ -34,6 +35,9 @@ from tensorc.target import Target
 PLAIN_RATE = 4e8  # operations a second of unscheduled loops
 PLAIN_SECONDS = 0.6  # that the loops of the definition may take to tell what is right
 PARTS = 3  # of the definition, with which the default schedule is compared where all of it takes longer
+LEAST_TEXT, TEXT_PER_BLOCK = 250_000, 50_000  # characters of LLVM text
+HOPELESS = 8.0  # times the best, and
+COLD = 2e-3  # seconds for caches and pages that are new: a first call that takes more needs no second
 COMPARED = 4  # times the effort of a measurement: what each of those is worth that are compared
 
 Reply = dict[str, Any]
@@ -91,7 +95,7 @@ class Bench:
         """Keep the code of a candidate under its key."""
         start = time.perf_counter()
         if self._code.get(key) is None:
-            artifact = self._artifact(parse(text))
+            artifact = self._artifact(parse(text), self._most)
             self._code.put(key, replace(artifact, bitcode=b""))
         return {"status": "ok", "compile": time.perf_counter() - start}
 
@@ -102,10 +106,13 @@ class Bench:
     def measure(self, key: str, best: float | None) -> Reply:
         """Compare what a candidate computes with what is right, and time it."""
         kernel = self._kernel(key)
-        problem = self._problem(kernel)
+        problem, seconds = self._tried(kernel)
         if problem:
             return {"status": "wrong", "reason": problem}
-        samples = sample(self._call(kernel), self._effort, math.inf if best is None else best)
+        least = math.inf if best is None else best
+        if seconds > HOPELESS * least + COLD:
+            return {"status": "ok", "samples": [seconds]}
+        samples = sample(self._call(kernel), self._effort, least)
         problem = self._difference(kernel)
         if problem:
             return {"status": "wrong", "reason": f"called once more, {problem}"}
@@ -115,7 +122,7 @@ class Bench:
         """The samples of several candidates, taken in turn."""
         kernels = [self._kernel(key) for key in keys]
         for kernel in kernels:
-            problem = self._problem(kernel)
+            problem, _ = self._tried(kernel)
             if problem:
                 return {"status": "wrong", "reason": problem}
         effort = replace(self._effort, seconds=COMPARED * self._effort.seconds)
@@ -137,14 +144,17 @@ class Bench:
         named = {name: values[name] for name in kernel.signature.undetermined}
         return (lambda: kernel(*arrays, **named)) if named else (lambda: kernel(*arrays))
 
-    def _problem(self, kernel: Kernel) -> str:
-        """What is wrong with a call, in words, or nothing."""
+    def _tried(self, kernel: Kernel) -> tuple[str, float]:
+        """What is wrong with a call, in words, or nothing; and its seconds."""
         self._prepared[0].poison()
+        call = self._call(kernel)
+        start = time.perf_counter()
         try:
-            self._call(kernel)()
+            call()
         except ArgumentError as error:
-            return f"the call was refused: {error}"
-        return self._difference(kernel)
+            return f"the call was refused: {error}", 0.0
+        seconds = time.perf_counter() - start
+        return self._difference(kernel), seconds
 
     def _difference(self, kernel: Kernel) -> str:
         arguments, answer, _ = self._prepared
@@ -197,10 +207,15 @@ class Bench:
     def _compiled(self, function: Function) -> Kernel:
         return load(self._artifact(function), threads=self.setup.threads)
 
-    def _artifact(self, function: Function) -> Artifact:
+    @cached_property
+    def _most(self) -> int:
+        """How much code a candidate may have: what is unrolled beyond it takes seconds to compile, and is slow."""
+        return LEAST_TEXT + TEXT_PER_BLOCK * sum([type(stmt) is Block for stmt in walk(self._origin.body)])
+
+    def _artifact(self, function: Function, most: int | None = None) -> Artifact:
         names = dict(zip(variables_of(self._origin), variables_of(function)))
         work = [substitute(each, names) if isinstance(each, Expr) else each for each in count(self._origin)]
-        return compile_function(function, self._target, (work[0], work[1]))
+        return compile_function(function, self._target, (work[0], work[1]), most)
 
     def _accepted(self, kernel: Kernel, positive: bool = False) -> Arguments:
         """Arguments that a kernel takes, after its call."""

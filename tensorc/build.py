@@ -269,15 +269,17 @@ def compile_schedule(scheduled: Schedule, target: Target) -> Artifact:
     return compile_function(scheduled.function, target, count(scheduled.origin))
 
 
-def compile_function(function: Function, target: Target, work: tuple[int | Expr, int | Expr]) -> Artifact:
+def compile_function(
+    function: Function, target: Target, work: tuple[int | Expr, int | Expr], most: int | None = None
+) -> Artifact:
     """Machine code for a scheduled function; `work` is what `count` says of the unscheduled one, with the variables of
     this one.
 
-    Raises UnsupportedError for what the target cannot run.
+    Raises UnsupportedError for what the target cannot run, and for more than `most` characters of LLVM text.
     """
     flops, size = work
     flat = _guarded(lambda: lower_passes(function, target), function)
-    return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size), function)
+    return _guarded(lambda: llvm.compile(flat, target, flops=flops, bytes=size, most=most), function)
 
 
 def _looked_up(

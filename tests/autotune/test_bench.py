@@ -9,7 +9,7 @@ import tensorc as tc
 from autotune import bench as module
 from autotune.bench import Bench, Setup, key_of
 from tensorc import te
-from tensorc.errors import TuningError
+from tensorc.errors import TuningError, UnsupportedError
 from tensorc.ir.function import Function
 from tensorc.ir.printer import show
 from tensorc.target import Target
@@ -90,3 +90,18 @@ def test_inputs_hold_their_values_in_all_calls(folder):
 def test_code_that_is_not_there_is_refused(folder):
     with pytest.raises(TuningError, match="the code of a candidate is not in"):
         made(matmul(), folder).measure(key_of("nothing"), None)
+
+
+def test_a_candidate_that_is_hopeless_is_called_once(folder, monkeypatch):
+    monkeypatch.setattr(module, "COLD", 0.0)
+    bench = made(matmul(), folder)
+    text = show(matmul())
+    bench.compile(key_of(text), text)
+    assert len(bench.measure(key_of(text), 1e-9)["samples"]) == 1
+
+
+def test_code_that_would_take_long_to_compile_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(module, "LEAST_TEXT", 10)
+    monkeypatch.setattr(module, "TEXT_PER_BLOCK", 5)
+    with pytest.raises(UnsupportedError, match=r"its code has \d+ characters of LLVM text, 15 are allowed"):
+        made(matmul(), folder).compile(key_of("a"), show(matmul()))

@@ -46,7 +46,8 @@ def test_a_restless_call_is_sampled_until_the_time_is_up(clock):
 
 
 def test_a_call_that_is_far_behind_is_given_up_at_once(clock):
-    assert sample(clock.call(9e-3), Effort(), best=1e-3) == [9e-3]
+    assert sample(clock.call(9e-3), Effort(), best=1e-3) == pytest.approx([9e-3, 9e-3])
+    assert len(sample(clock.call(9e-3, 1e-3, 1e-3, 1e-3), Effort(), best=1e-3)) > sampling.LEAST
 
 
 def test_a_call_that_is_behind_is_given_up_soon(clock):

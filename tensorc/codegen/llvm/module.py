@@ -61,12 +61,17 @@ def verbose_assembly(function: Function, target: Target) -> str:
 
 
 def compile(
-    function: Function, target: Target, *, flops: int | Expr, bytes: int | Expr
+    function: Function,
+    target: Target,
+    *,
+    flops: int | Expr,
+    bytes: int | Expr,
+    most: int | None = None,
 ) -> Artifact:
     """Machine code of a flat function, with what a caller must know of it.
 
     `flops` and `bytes` are those of the definition. Raises UnsupportedError for what a CPU cannot
-    run.
+    run, and for more than `most` characters of LLVM text, whose compilation would take long.
     """
     module = _emit(function, target)
     derived = _derived(function)
@@ -75,7 +80,10 @@ def compile(
     numbers = [size.value if type(size) is Const and not symbol else 0 for size in sizes]
     # What is refused is refused before LLVM has a module: a traceback that held one would let it outlive its context.
     params = tuple([_param(buffer, function) for buffer in function.params])
-    bitcode, code = _made(module.text(), target)
+    text = module.text()
+    if most is not None and len(text) > most:
+        raise UnsupportedError(f"its code has {len(text)} characters of LLVM text, {most} are allowed")
+    bitcode, code = _made(text, target)
     return Artifact(
         name=function.name,
         symbol=module.symbol,
