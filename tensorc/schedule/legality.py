@@ -17,6 +17,7 @@ from tensorc.ir.expr import (
     Expr,
     FloorDiv,
     Load,
+    Min,
     Mod,
     Var,
     index,
@@ -612,13 +613,12 @@ def _is_dense(write: Touch, shared: int) -> bool:
 def fills_box(values: Iterable[Expr], extents: Mapping[Var, Expr]) -> bool:
     """Whether loops of these extents, from 0, take the values over all places of the box around
     them: each value has loops of its own, whose factors do not jump over what the lesser ones
-    reach."""
+    reach. The start of parts of which the last is shifted, `min(4*i, E - 4)`, goes on by 4 at most."""
     taken: set[Expr] = set()
     for expr in values:
-        form = affine(expr)
-        terms = [(abs(factor), atom) for atom, factor in form.terms if uses(atom, extents)]
-        own = {atom for _, atom in terms}
-        if any(type(atom) is not Var for atom in own) or own & taken:
+        terms = [_step(atom, factor, extents) for atom, factor in affine(expr).terms if uses(atom, extents)]
+        own = {atom for _, atom, _ in terms}
+        if any(type(atom) is not Var for atom in own) or own & taken or len(own) < len(terms):
             return False
         taken |= own
         if not _is_gapless(sorted(terms, key=lambda term: term[0]), extents):
@@ -626,12 +626,21 @@ def fills_box(values: Iterable[Expr], extents: Mapping[Var, Expr]) -> bool:
     return True
 
 
+def _step(atom: Expr, factor: int, extents: Mapping[Var, Expr]) -> tuple[int, Expr, bool]:
+    """In which steps, at most, a term goes on, what moves it, and whether it ends before all of that is done."""
+    if type(atom) is Min and not uses(atom.b, extents):
+        terms = affine(atom.a).terms
+        if len(terms) == 1 and type(terms[0][0]) is Var and terms[0][1] > 0:
+            return abs(factor) * terms[0][1], terms[0][0], True
+    return abs(factor), atom, False
+
+
 def _is_gapless(terms, extents) -> bool:
     reach: int | None = 1
-    for factor, var in terms:
+    for factor, var, is_capped in terms:
         if reach is None or factor > reach:
             return False
-        extent = constant(extents[var])
+        extent = None if is_capped else constant(extents[var])
         reach = None if extent is None else reach + factor * (extent - 1)
     return True
 

@@ -81,7 +81,7 @@ def rolling_buffer(s: Schedule, rng: random.Random, block, loops):
     """For a stage and one that reads it at neighbouring places: in a loop of that one."""
     if rng.random() < 0.1:
         found = [(b.name, w.name) for b in all_blocks(s.function) for w in writes(b)]
-        return "rolling_buffer", rng.choice(found)
+        return ("rolling_buffer", rng.choice(found)) if found else None  # in a scope, maybe none
     pairs = [pair for each in all_blocks(s.function) for pair in _windows(s, each)]
     if not pairs:
         return None

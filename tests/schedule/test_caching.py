@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tensorc.errors import ScheduleError
+from tensorc.ir.interpreter import interpret
 from tensorc.ir.parser import parse
 from tensorc.ir.printer import show
 from tensorc.schedule.primitives.blocking import blockize
 from tensorc.schedule.primitives.caching import cache_read, cache_write
 from tensorc.schedule.primitives.loops import fuse, split, vectorize
 from tensorc.schedule.primitives.placement import compute_at
+from tensorc.schedule.schedule import Schedule
 from tests.schedule.same import assert_same
 
 MATMUL = """
@@ -542,3 +545,22 @@ def test_a_tile_that_is_one_block_writes_its_box():
     assert "B_global[i * 4 + i_i] = A[i * 4 + i_i]" in show(after)
     assert_same(before, after)
     assert_same(before, cache_read(before, "D", "B")[0])
+
+
+def test_a_copy_of_one_of_two_outputs_in_places_of_its_own():
+    s = Schedule(parse("""
+        function main(A: int32[5], out C: int32[1])
+          alloc T: int32[4, 2]
+          alloc U: int32[5]
+          for T.i in 0 .. 5
+            block T
+              spatial i: 5 = T.i
+              T[i % 4, i // 4] = A[i]
+              U[i] = A[i]
+          block C
+            spatial i: 1 = 0
+            C[i] = T[0, 1] + U[4]
+    """))
+    s.cache_write("T", "local")
+    assert "T[i % 4, i // 4] = T_local[i % 4, i // 4]" in s.show() and "U[i] = T_local" not in s.show()
+    assert interpret(s.function, np.arange(5, dtype="i4")).tolist() == [8]

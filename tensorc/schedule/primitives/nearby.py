@@ -106,8 +106,11 @@ def copy_instances(
 
 
 def _copied_stores(stmt: Stmt, target: Buffer, copy: Buffer) -> Stmt | None:
-    """A store under conditions, with what `copy` holds stored instead; None for other statements."""
+    """Stores to a buffer, under conditions, with what `copy` holds stored instead, and none to others; None for other
+    statements."""
     match stmt:
+        case Store(buffer) if buffer is not target:
+            return seq()
         case Store(_, indices, _, mask) if mask is None:
             return Store(target, indices, Load(copy, indices))
         case If(_, then, None):
