@@ -30,8 +30,10 @@ def test_a_worker_is_replaced_when_it_has_ended(worker):
     assert worker.is_new
     worker.ask(10.0, do="prepare")
     assert answered(worker)["status"] == "ok" and not worker.is_new
+    os.kill(worker.pid, signal.SIGSTOP)  # lest it answers before it is ended
     worker.ask(10.0, do="prepare")
     os.kill(worker.pid, signal.SIGABRT)
+    os.kill(worker.pid, signal.SIGCONT)
     assert answered(worker) == {"status": "crashed", "reason": "its process ended by SIGABRT"}
     assert worker.is_new
     worker.ask(10.0, do="prepare")
