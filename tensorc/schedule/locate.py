@@ -90,7 +90,7 @@ def bind_start(
 
     One that has no second is not taken for a number either: bindings would forget it, and with it that nothing runs.
     """
-    if var in starting and not can_prove(extent >= 1, domain):
+    if var in starting:
         extent = index(2) if can_prove(extent <= 1, domain) else maximum(extent, 1)
     return domain.bind(var, start, extent)
 

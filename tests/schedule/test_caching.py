@@ -564,3 +564,21 @@ def test_a_copy_of_one_of_two_outputs_in_places_of_its_own():
     s.cache_write("T", "local")
     assert "T[i % 4, i // 4] = T_local[i % 4, i // 4]" in s.show() and "U[i] = T_local" not in s.show()
     assert interpret(s.function, np.arange(5, dtype="i4")).tolist() == [8]
+
+
+def test_a_copy_in_a_block_of_what_another_one_pads():
+    """The block writes two elements of three; what it copies is no more."""
+    s = Schedule(parse("""
+        function main(A: float32[2], out C: float32[3])
+          for P.i in 0 .. 3
+            block P
+              spatial i: 3 = P.i
+              C[i] = float32(0)
+          for C.i in 0 .. 2
+            block C
+              spatial i: 3 = C.i + 1
+              C[i] = A[i - 1]
+    """))
+    s.cache_write("C", "local")
+    s.cache_write("C_local", "local")
+    assert interpret(s.function, np.array([1, 2], "f4")).tolist() == [0, 1, 2]

@@ -352,3 +352,17 @@ def test_a_reduction_that_moves_to_where_it_is_short_keeps_its_loop():
     s.compute_at("T", "C.i")
     assert interpret(s.function, np.zeros((2, 0), "i4")).tolist() == [1, 1]
     assert interpret(s.function, np.array([[3], [4]], "i4")).tolist() == [4, 5]
+
+
+def test_a_part_of_one_iteration_of_a_reduction_keeps_its_loop():
+    """The range is empty where there is nothing to reduce; the loop, which another nest shares, is not."""
+    n = te.var("n")
+    a, k = te.placeholder((1, n), "int32", name="A"), te.reduce_axis(n, name="k")
+    b = te.compute((4,), lambda i: te.const(3, "int32"), name="B")
+    c = te.compute((1,), lambda i: te.sum(a[i, k], axis=k), name="C")
+    s = tc.schedule([a, b, c])
+    s.split("B.i", factors=(1, 4))
+    s.compute_with("C", "B", "B.i.1")
+    s.loop_partition("B.i.1", (1, None))
+    for count in (0, 1, 6):
+        assert interpret(s.function, np.ones((1, count), "i4"))[1].tolist() == [count]

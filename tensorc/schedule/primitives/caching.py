@@ -200,12 +200,10 @@ def check_written_outside(function: Function, place: Place, source: Buffer, step
 
 
 def refuse_gaps(function: Function, buffer: Buffer, step: str) -> None:
-    """Refuse to copy a buffer that may have elements which nothing writes.
-
-    The points of a block that writes an output are taken to run, as those of its versions do together.
-    """
+    """Refuse to copy a buffer that may have elements which nothing writes."""
     if buffer not in function.allocs:
-        if any(_stores_everywhere(block, buffer) for block in writers(function, buffer)):
+        places = [find_block(function, block.name) for block in writers(function, buffer)]
+        if any(_stores_everywhere(place.node, buffer) and is_run_whole(place) for place in places):
             return
         reason = f"not every element of {buffer.name!r} is known to be written"
         refuse(function, f"{step}: {reason}, and the others keep what they hold", buffer.name)
