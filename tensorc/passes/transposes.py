@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 
 from tensorc.arith import affine, simplify
-from tensorc.ir.expr import Const, Expr, Load, Ramp, Var, index
+from tensorc.ir.expr import Const, Expr, IfThenElse, Load, Ramp, Var, index
 from tensorc.ir.function import Function
 from tensorc.ir.intrinsic import call
 from tensorc.ir.stmt import For, Let, Stmt, Store, seq
@@ -54,8 +54,15 @@ def _across(value: Expr, var: Var, count: int) -> Load | None:
         if any(atom is not var and uses(atom, (var,)) for atom, _ in affine(at.base).terms):
             return None
         found.append(e)
+    guarded = [e for branch in walk_expr(value) if type(branch) is IfThenElse for e in _loads_in(branch)]
+    if any(e in found for e in guarded):
+        return None  # the rows would be read whole, also where the elements are not
     is_one = len(set(found)) == 1 and found[0].dtype.lanes == count and found[0].dtype.bits in (8, 16, 32, 64)
     return found[0] if is_one and not found[0].dtype.is_bool else None
+
+
+def _loads_in(chosen: IfThenElse) -> list[Load]:
+    return [*_loads(chosen.true), *_loads(chosen.false)]
 
 
 def _loads(expr: Expr) -> list[Load]:

@@ -136,3 +136,20 @@ def test_a_transposed_operand_is_packed_by_tiles():
             a = np.random.default_rng(0).integers(-3, 4, (96, 64)).astype("f4")
             b = np.random.default_rng(1).integers(-3, 4, (200, 64)).astype("f4")
             np.testing.assert_array_equal(kernel(a, b), a @ b.T)
+
+
+def test_rows_are_not_read_where_elements_are_not():
+    """A guard may be false for a part of a row only, and where it lies past the end of memory."""
+    value = "if_then_else(r < 3, A[ramp(r, 16, 4)], B[ramp(0, 1, 4)])"
+    assert "interleave" not in turned(tile(4, value))
+    A = te.placeholder((32, 16), "int32", name="A")
+
+    def shifted(i, j):
+        return te.if_then_else(te.all(i >= 1, i < 17), A[31 - j, i - 1], 1)
+
+    kernel = tc.build([A, te.compute((32, 16), shifted, name="C")], threads=1)
+    assert "interleave" not in kernel.source("flat")
+    a = np.arange(512, dtype="i4").reshape(32, 16)
+    expected = np.ones((32, 16), "i4")
+    expected[1:17] = a[31:15:-1].T
+    assert np.array_equal(kernel(a), expected)

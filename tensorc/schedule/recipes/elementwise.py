@@ -110,7 +110,7 @@ def _across(pattern: Pattern, size: int) -> str | None:
         return None
     *others, last = pattern.spatial
     loads = [load for load in pattern.loads if load.stride(last.name) not in (0, 1)]
-    if pattern.store.stride(last.name) != 1 or len(loads) != 1 or _size(last) < size:
+    if pattern.store.stride(last.name) != 1 or len(loads) != 1 or loads[0].is_guarded or _size(last) < size:
         return None
     found = [axis.name for axis in others if loads[0].stride(axis.name) == 1 and _size(axis) >= size]
     return found[0] if len(found) == 1 else None
