@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tensorc as tc
+from tensorc import te
 from tensorc.intrinsics import find
 from tests.small_programs import Program, matmul, programs, softmax, tile_products
 
@@ -188,3 +189,20 @@ def test_objects_hold_vector_instructions(mcpu, instruction, kind, program, tmp_
     assert (tmp_path / "kernel.o").read_bytes().startswith(kind)
     with pytest.raises(tc.TargetError, match=f"was built for .*, this machine is {tc.Target.host().triple}"):
         kernel(*program.inputs)
+
+
+def test_parts_of_wide_vectors_that_a_mask_switches_off():
+    """Of four vectors the first, and a part of the third, are outside of what is shifted."""
+    a = te.placeholder((10, 3, 7), name="A")
+
+    def shifted(i, j, k):
+        return te.if_then_else(te.all(i >= 1, k >= 1), a[i - 1, j, k - 1], 0.001)
+
+    target = tc.Target("cpu", mcpu="x86-64-v3")
+    if not target.is_host:
+        pytest.skip("needs AVX2")
+    kernel = tc.build([a, te.compute((10, 3, 7), shifted, name="C")], target, threads=1, cache=False)
+    data = np.arange(1, 211, dtype="f4").reshape(10, 3, 7)
+    expected = np.full((10, 3, 7), 0.001, "f4")
+    expected[1:, :, 1:] = data[:-1, :, :-1]
+    assert np.array_equal(kernel(data), expected)

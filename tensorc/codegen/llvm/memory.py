@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tensorc.codegen.llvm.builder import Value
 from tensorc.codegen.llvm.context import (
@@ -197,14 +198,49 @@ def _load_contiguous(
     where, alignment = start
     kind = llvm_type(dtype, memory=True)
     if mask is None:
-        text, depth = f"load {kind}, {where.typed}, align {alignment}", where.depth
-    else:
-        name = f"llvm.masked.load.{mangled(dtype, memory=True)}.p0"
-        ctx.module.declare(name, f"{kind} (ptr, {mask.type}, {kind})")
-        pointer = f"ptr align {alignment} {where.ref}"
-        text = f"call {kind} @{name}({pointer}, {mask.typed}, {kind} zeroinitializer)"
-        depth = max(where.depth, mask.depth)
-    return _from_memory(ctx, _read(ctx, buffer, text, kind, depth), dtype)
+        text = f"load {kind}, {where.typed}, align {alignment}"
+        return _from_memory(ctx, _read(ctx, buffer, text, kind, where.depth), dtype)
+    width = max(1, ctx.module.target.vector_bytes // dtype.scalar.bytes)
+    if dtype.lanes <= width or dtype.lanes % width or ctx.module.target.has("avx512f"):
+        return _from_memory(ctx, _load_masked(ctx, buffer, start, dtype, mask), dtype)
+    # LLVM 22 reads parts that a wide mask switches off where others of it are known, and so takes them for values
+    parts = []
+    for first in range(0, dtype.lanes, width):
+        part = dtype.with_lanes(width)
+        at = ctx.builder.hoist(f"getelementptr i8, {where.typed}, i64 {first * dtype.scalar.bytes}", "ptr", where.depth)
+        own = _lanes_of(ctx, mask, range(first, first + width))
+        parts.append(_load_masked(ctx, buffer, (at, alignment), part, own))
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2])
+        parts = [_lanes_of(ctx, a, range(2 * _count(a)), b) for a, b in pairs]
+    return _from_memory(ctx, parts[0], dtype)
+
+
+def _load_masked(
+    ctx: Context, buffer: Buffer, start: tuple[Value, int], dtype: DType, mask: Value
+) -> Value:
+    where, alignment = start
+    kind = llvm_type(dtype, memory=True)
+    name = f"llvm.masked.load.{mangled(dtype, memory=True)}.p0"
+    ctx.module.declare(name, f"{kind} (ptr, {mask.type}, {kind})")
+    pointer = f"ptr align {alignment} {where.ref}"
+    text = f"call {kind} @{name}({pointer}, {mask.typed}, {kind} zeroinitializer)"
+    return _read(ctx, buffer, text, kind, max(where.depth, mask.depth))
+
+
+def _count(value: Value) -> int:
+    """The lanes of a vector."""
+    return int(value.type[1:].split(" x ")[0])
+
+
+def _lanes_of(ctx: Context, value: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
+    """Some lanes of a vector, or of two in a row."""
+    element = value.type[1:-1].split(" x ")[1]
+    second = f"{value.type} poison" if other is None else other.typed
+    places = ", ".join([f"i32 {lane}" for lane in lanes])
+    text = f"shufflevector {value.typed}, {second}, <{len(lanes)} x i32> <{places}>"
+    depth = value.depth if other is None else max(value.depth, other.depth)
+    return ctx.builder.hoist(text, f"<{len(lanes)} x {element}>", depth)
 
 
 def _read(ctx: Context, buffer: Buffer, text: str, kind: str, depth: int) -> Value:
