@@ -254,6 +254,7 @@ def _around(name: str, meaning: Callable, x, error, value) -> np.ndarray:
     around = np.maximum(abs(meaning(x + error) - value), abs(meaning(x - error) - value))
     if name == "tan":
         around = 2 * around + np.where(error > 0.1, UNKNOWN, 0)
+    around = np.where(np.isinf(error), UNKNOWN, around)  # of what may as well be a NaN, tanh is more than 1 off
     return np.where(error == 0, 0, known(around))
 
 
