@@ -211,9 +211,11 @@ def _load_contiguous(
         own = _lanes_of(ctx, mask, range(first, first + width))
         parts.append(_load_masked(ctx, buffer, (at, alignment), part, own))
     while len(parts) > 1:
+        parts += [Value("poison", parts[0].type)] * (len(parts) % 2)
         pairs = zip(parts[::2], parts[1::2])
         parts = [_lanes_of(ctx, a, range(2 * _count(a)), b) for a, b in pairs]
-    return _from_memory(ctx, parts[0], dtype)
+    whole = parts[0] if _count(parts[0]) == dtype.lanes else _lanes_of(ctx, parts[0], range(dtype.lanes))
+    return _from_memory(ctx, whole, dtype)
 
 
 def _load_masked(
