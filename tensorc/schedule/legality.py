@@ -14,6 +14,7 @@ from tensorc.ir.empty import starting_loops
 from tensorc.ir.expr import (
     And,
     Buffer,
+    Const,
     Expr,
     FloorDiv,
     Load,
@@ -261,6 +262,7 @@ def check_iterations_apart(step: str, place: Place, places: Sequence[Place]) -> 
 
 def overlap(place: Place, places: Sequence[Place]) -> str | None:
     """What an iteration of the loop at `place` may touch that another one writes; None if nothing."""
+    places = [p for p in places if not never_runs(p.node)]
     writes = [stored(p.node) for p in places]
     reads = [loaded(p.node) for p in places]
     for buffer in dict.fromkeys([buffer for written in writes for buffer in written]):
@@ -278,6 +280,12 @@ def overlap(place: Place, places: Sequence[Place]) -> str | None:
         writer = next(p.node.name for p in users if buffer in stored(p.node))
         return f"{message} block {writer!r} writes"
     return None
+
+
+def never_runs(block: Block) -> bool:
+    """Whether a block has no point; one without reduce points alone still runs its init."""
+    extents = [it.extent for it in block.iters if it.kind == "spatial"]
+    return any([type(extent) is Const and extent.value <= 0 for extent in extents])
 
 
 def _meeting(place: Place, found: Sequence[Touch]) -> Sequence[Touch]:

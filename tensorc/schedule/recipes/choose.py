@@ -10,6 +10,7 @@ from typing import Any
 from tensorc.errors import ScheduleError
 from tensorc.ir.function import Function
 from tensorc.schedule.knobs import Defaults, Knobs, Replay
+from tensorc.schedule.legality import never_runs
 from tensorc.schedule.locate import all_blocks, find_block
 from tensorc.schedule.primitives.domains import own_loops
 from tensorc.schedule.recipes import contraction, elementwise, groups, ordered, reduction, rows, stencil, winograd
@@ -235,9 +236,10 @@ class _Start:
 
 
 def _patterns(s: Schedule, fixed: Fixed) -> dict[str, Pattern]:
-    """The patterns of the blocks for which there is something to choose: not of a single instance, nor where all is
-    looked at in order."""
-    blocks = [block for block in all_blocks(s.function) if s.loops(block.name) and buffers_written(block)]
+    """The patterns of the blocks for which there is something to choose: not of a single instance or of none, nor where
+    all is looked at in order."""
+    running = [block for block in all_blocks(s.function) if not never_runs(block)]
+    blocks = [block for block in running if s.loops(block.name) and buffers_written(block)]
     return {block.name: pattern(block, constants=fixed.buffers) for block in blocks}
 
 
